@@ -1,0 +1,13 @@
+//! MLPerf LoadGen semantics without network, async runtime or model.
+
+pub mod clock;
+pub mod error;
+pub mod scenario;
+pub mod settings;
+
+pub mod sample;
+pub mod sut;
+
+pub mod metrics;
+
+pub use error::LoadgenError;

@@ -1,0 +1,1 @@
+//! Shared machinery of the end-to-end tests: find and start the real binaries.

@@ -51,6 +51,8 @@ fn events_as_the_standard_reads_them() {
     check("data: a\n\n", &["|a"]);
     check("data: a\r\rdata: b\r\n\r\ndata: c\n\n", &["|a", "|b", "|c"]);
     check("data: one\ndata: two\n\n", &["|one\ntwo"]);
+    // CRLF is one line end, not two: two would end the event after its first line.
+    check("data: one\r\ndata: two\r\n\r\n", &["|one\ntwo"]);
     // Only one space is taken off, and only if there.
     check("data:  a\n\ndata:b\n\n", &["| a", "|b"]);
     // An empty data field makes an event; an event without data does not.

@@ -1,0 +1,86 @@
+//! What a server sees of a text model: sequences, steps, next tokens. No tensor crosses this line.
+//!
+//! A step takes any mix of decode rows (one token) and prefill chunks (many tokens) and runs them
+//! through the model together. One thread owns a decoder; it is `Send` so that it can be built
+//! elsewhere.
+
+use crate::device::{Device, Dtype};
+use crate::error::ModelError;
+use crate::kv_cache::Sequence;
+use crate::sampler::{NextToken, Sampler};
+
+/// Facts about a loaded model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelInfo {
+    /// Name of the wiring, as the checkpoint gives it: `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Weights, a tied head counted once.
+    pub n_parameters: u64,
+    /// Memory the weights take as loaded.
+    pub weight_bytes: u64,
+    /// Ids run from 0 to this, exclusive.
+    pub vocab_size: usize,
+    /// Decoder layers.
+    pub n_layers: usize,
+    /// Longest sequence the positions allow.
+    pub max_tokens: usize,
+    /// Memory one token takes in the key/value cache.
+    pub kv_bytes_per_token: u64,
+    /// Tokens that fit the key/value cache.
+    pub kv_capacity_tokens: usize,
+    /// Ids that end a text.
+    pub eos_ids: Vec<u32>,
+    /// Id that starts a text, where the model has one.
+    pub bos_id: Option<u32>,
+    /// Number format of weights and cache.
+    pub dtype: Dtype,
+    /// Where it computes.
+    pub device: Device,
+    /// Threads it computes with on the processor.
+    pub threads: usize,
+}
+
+/// One sequence's share of a step.
+#[derive(Debug)]
+pub struct StepRow<'a> {
+    /// The sequence; grows by the tokens.
+    pub seq: &'a mut Sequence,
+    /// Its next tokens: one when decoding, a chunk when prefilling.
+    pub tokens: &'a [u32],
+    /// Draws the token after the last of `tokens`. `None` for a chunk whose logits nobody needs;
+    /// those are then not computed.
+    pub sampler: Option<&'a mut Sampler>,
+}
+
+/// A model that continues sequences of tokens.
+pub trait Decoder: Send {
+    /// Facts about the model.
+    fn info(&self) -> &ModelInfo;
+
+    /// A new sequence with room for `max_tokens` tokens, prompt and output together. Within that
+    /// room no step fails for lack of cache.
+    ///
+    /// # Errors
+    /// [`ModelError::KvExhausted`] when the cache is too full now, [`ModelError::TooLong`] when
+    /// the model's positions end earlier.
+    fn new_sequence(&mut self, max_tokens: usize) -> Result<Sequence, ModelError>;
+
+    /// Tokens the key/value cache could take now.
+    fn kv_free_tokens(&self) -> usize;
+
+    /// Runs all rows through the model once; the answers stand in the order of the rows, `None`
+    /// where the row has no sampler.
+    ///
+    /// # Errors
+    /// A request's fault ([`ModelError::TokenOutOfRange`], [`ModelError::TooLong`],
+    /// [`ModelError::KvExhausted`], [`ModelError::EmptyRow`]) is found before anything changes.
+    /// After any other error the sequences of the step are in no known state: drop them.
+    fn step(&mut self, rows: &mut [StepRow<'_>]) -> Result<Vec<Option<NextToken>>, ModelError>;
+
+    /// Runs `tokens` and returns the logits after each of them. Shape: `[tokens, vocab]`, row
+    /// after row. For measuring a model; serving never needs it.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`].
+    fn logits(&mut self, seq: &mut Sequence, tokens: &[u32]) -> Result<Vec<f32>, ModelError>;
+}

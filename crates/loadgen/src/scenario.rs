@@ -49,6 +49,15 @@ pub enum Mode {
     FindPeakPerformance,
 }
 
+/// A part of a test: which queries are made, and whether they are timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Every sample of the data set once, set by set.
+    Accuracy,
+    /// The timed part, over the first set.
+    Performance,
+}
+
 impl fmt::Display for Scenario {
     /// The name as the summary writes it; checked against the golden logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

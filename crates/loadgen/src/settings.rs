@@ -1,4 +1,19 @@
 //! What a run is asked to do: `TestSettings` with the reference's fields, units and defaults.
+//!
+//! `fields` reads and writes them by name, `derive` turns them into what the run really does,
+//! `validate` says what no run can honour. Where the values come from is the business of `conf`.
+
+pub mod fields;
+
+pub mod derive;
+
+pub mod quota;
+
+pub mod validate;
+
+pub use derive::{NoteKind, SettingsNote};
+pub use fields::{FIELDS, Field, Value};
+pub use validate::{MemoryNeed, validate};
 
 use crate::scenario::{Mode, Scenario};
 

@@ -1,0 +1,9 @@
+//! Planning and configuration against golden data of the reference LoadGen.
+
+mod data;
+
+mod primitives;
+
+mod sequences;
+
+mod threads;

@@ -10,8 +10,27 @@ pub mod sample;
 
 pub mod schedule;
 
+pub mod progress;
+
+pub mod incident;
+
+pub mod recorder;
+
 pub mod sut;
 
 pub mod metrics;
 
+pub mod issue;
+
+pub mod options;
+
+pub mod outcome;
+
+pub mod run;
+
+pub mod testing;
+
 pub use error::LoadgenError;
+pub use options::RunOptions;
+pub use outcome::Outcome;
+pub use run::run;

@@ -1,7 +1,14 @@
 //! The system under test: what it must offer, and how it answers.
+//!
+//! The answers go straight to the recorder's slots; nothing here waits or allocates.
 
-use crate::clock::Nanos;
+use std::sync::Arc;
+
+use crate::clock::{Nanos, TimeSource};
+use crate::recorder::Recorder;
 use crate::sample::{QuerySample, SampleId};
+
+pub use crate::incident::FailureKind;
 
 /// The thing that is measured, or the client that speaks to it.
 pub trait SystemUnderTest: Sync {
@@ -14,41 +21,48 @@ pub trait SystemUnderTest: Sync {
     fn flush(&self);
 }
 
-/// Why a sample got no good answer; each kind is counted apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FailureKind {
-    /// No connection, or it broke.
-    Connection,
-    /// The answer did not come within the client's deadline.
-    Timeout,
-    /// The endpoint refused (HTTP status outside 2xx).
-    Status,
-    /// The endpoint reported an error inside its answer.
-    ErrorEvent,
-    /// The answer ended before it was complete.
-    Truncated,
-    /// The answer could not be understood.
-    Malformed,
-    /// The client gave the query up (shutdown, cancel).
-    Canceled,
+/// Where answers are reported; cheap to clone, usable from any thread, at any time.
+///
+/// An answer that fits no open sample (a second one, one of an earlier phase, an id that was
+/// never issued, one that came after the run gave it up) is counted and otherwise ignored.
+#[derive(Debug, Clone)]
+pub struct Responder {
+    recorder: Arc<Recorder>,
+    time: TimeSource,
 }
 
-/// Where answers are reported; cheap to clone, usable from any thread.
-#[derive(Debug, Clone)]
-pub struct Responder {}
-
 impl Responder {
+    pub(crate) fn new(recorder: Arc<Recorder>, time: TimeSource) -> Self {
+        Self { recorder, time }
+    }
+
     /// The run's clock, to stamp events with.
+    #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {
-        Nanos::ZERO
+        self.time.now()
     }
+
     /// When the request went out (first byte handed to the socket).
-    pub fn sent(&self, _id: SampleId, _at: Nanos) {}
+    #[inline]
+    pub fn sent(&self, id: SampleId, at: Nanos) {
+        self.recorder.sent(id, at);
+    }
+
     /// The first output token arrived at `at`; `data` is kept only if this sample is logged.
-    pub fn first_token(&self, _id: SampleId, _at: Nanos, _data: &[u8]) {}
-    /// The answer is complete; `data` is kept only if this sample is logged.
-    pub fn complete(&self, _id: SampleId, _at: Nanos, _data: &[u8], _n_tokens: i64) {}
+    /// Recorded in token mode only.
+    pub fn first_token(&self, id: SampleId, at: Nanos, data: &[u8]) {
+        self.recorder.first_token(id, at, data);
+    }
+
+    /// The answer is complete; `data` is kept only if this sample is logged, and copied then.
+    #[inline]
+    pub fn complete(&self, id: SampleId, at: Nanos, data: &[u8], n_tokens: i64) {
+        self.recorder.complete(id, at, data, n_tokens);
+    }
+
     /// The sample failed; `detail` is kept for the first few of each kind.
-    pub fn fail(&self, _id: SampleId, _at: Nanos, _kind: FailureKind, _detail: &str) {}
+    pub fn fail(&self, id: SampleId, at: Nanos, kind: FailureKind, detail: &str) {
+        self.recorder.fail(id, at, kind, detail);
+    }
 }

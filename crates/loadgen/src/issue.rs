@@ -1,0 +1,475 @@
+//! The issuing thread: wait as the scenario says, stamp, issue, look at the stop rules.
+//!
+//! One short function per scenario. Between "due" and "issued" there is no allocation, no lock,
+//! no formatting and no log line. What to issue was planned before; what comes back goes to the
+//! recorder without passing here.
+
+use std::sync::Arc;
+
+use crate::clock::{Bell, Clock, FineTimers, Nanos, TimeSource, Wait, WaitPolicy, Wake};
+use crate::progress::{Cancel, Counters};
+use crate::recorder::Recorder;
+use crate::sample::{QuerySample, SampleIndex};
+use crate::scenario::Scenario;
+use crate::schedule::{PhasePlan, ThreadShare};
+use crate::sut::{Responder, SystemUnderTest};
+
+/// Why a phase stopped issuing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndReason {
+    /// Minimum query count and duration met (not Server).
+    Natural,
+    /// Every planned query was issued: the only regular end of Server and of accuracy phases.
+    AllIssued,
+    /// Every planned query was issued before the minimum count and duration were met.
+    RanOut,
+    /// More queries outstanding than `server_max_async_queries`.
+    TooManyOutstanding {
+        /// Queries this thread had issued.
+        issued: u64,
+        /// Queries without an answer, over all threads.
+        outstanding: u64,
+    },
+    /// `max_query_count` reached.
+    MaxQueryCount {
+        /// Queries this thread had issued.
+        issued: u64,
+    },
+    /// `max_duration_ms` passed.
+    MaxDuration {
+        /// Issue time of the last query, from the start.
+        duration: Nanos,
+    },
+    /// The run was called off.
+    Canceled,
+    /// The phase's time limit passed.
+    TimeLimit,
+    /// Samples stayed without an answer for too long.
+    Lost,
+}
+
+impl EndReason {
+    /// Whether waiting for answers is pointless or unwanted from here on.
+    pub(crate) fn abandons_answers(self) -> bool {
+        matches!(self, Self::Canceled | Self::TimeLimit | Self::Lost)
+    }
+}
+
+/// When to stop before the plan is exhausted; see spec section 8 of the reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StopRules {
+    /// Accuracy phases issue everything.
+    pub(crate) everything: bool,
+    pub(crate) min_query_count: u64,
+    pub(crate) target_duration: Nanos,
+    /// 0 means no limit, here and below.
+    pub(crate) max_query_count: u64,
+    pub(crate) max_duration: Nanos,
+    pub(crate) max_async_queries: u64,
+    pub(crate) lost_sample_timeout: Option<Nanos>,
+    pub(crate) time_limit: Option<Nanos>,
+}
+
+/// The queries of a phase, ready to go.
+#[derive(Debug)]
+pub(crate) enum Queries {
+    /// As the scenario and the seeds have it.
+    Planned(PhasePlan),
+    /// Warm-up: whatever comes first in the set.
+    WarmUp {
+        /// The samples of all queries, one query after the other.
+        samples: Vec<SampleIndex>,
+        samples_per_query: usize,
+    },
+}
+
+impl Queries {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Planned(plan) => plan.n_queries(),
+            Self::WarmUp {
+                samples,
+                samples_per_query,
+            } => samples.len() / samples_per_query,
+        }
+    }
+
+    pub(crate) fn samples_per_query(&self) -> usize {
+        match self {
+            Self::Planned(plan) => plan.samples_per_query(),
+            Self::WarmUp {
+                samples_per_query, ..
+            } => *samples_per_query,
+        }
+    }
+
+    /// When the query is due, from the start; only Server looks at it.
+    #[inline]
+    pub(crate) fn due(&self, query: usize) -> Nanos {
+        match self {
+            Self::Planned(plan) => plan.due(query),
+            Self::WarmUp { .. } => Nanos::ZERO,
+        }
+    }
+
+    /// Calls `with` for every sample of the query, in order.
+    #[inline]
+    pub(crate) fn for_each_sample(&self, query: usize, with: impl FnMut(SampleIndex)) {
+        match self {
+            Self::Planned(plan) => plan.samples(query).for_each(with),
+            Self::WarmUp {
+                samples,
+                samples_per_query,
+            } => {
+                let first = query * samples_per_query;
+                let samples = &samples[first..first + samples_per_query];
+                samples.iter().copied().for_each(with);
+            }
+        }
+    }
+}
+
+/// What the issuing functions share.
+pub(crate) struct Issuer<'a> {
+    pub(crate) scenario: Scenario,
+    pub(crate) queries: &'a Queries,
+    pub(crate) coalesce: bool,
+    pub(crate) rules: StopRules,
+    pub(crate) wait: WaitPolicy,
+    pub(crate) recorder: &'a Arc<Recorder>,
+    pub(crate) responder: &'a Responder,
+    pub(crate) sut: &'a dyn SystemUnderTest,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) time: TimeSource,
+    pub(crate) cancel: &'a Cancel,
+}
+
+/// How issuing went: each thread's end, and the moment all times are relative to.
+pub(crate) struct Issued {
+    pub(crate) start: Nanos,
+    pub(crate) n_queries: usize,
+    /// One per issuing thread, in thread order.
+    pub(crate) ends: Vec<EndReason>,
+}
+
+impl Issuer<'_> {
+    /// Issues the phase's queries on `threads` threads (Server only, else one), flushes, and waits
+    /// for the answers. The last end is the one of the waiting, if that was cut short.
+    pub(crate) fn run(&self, threads: usize) -> Issued {
+        let _timers = FineTimers::on_this_thread();
+        let (start, mut ends) = match self.scenario {
+            Scenario::SingleStream | Scenario::MultiStream => self.one_after_the_other(),
+            Scenario::Server => self.on_schedule(threads.max(1)),
+            Scenario::Offline => self.all_at_once(),
+        };
+        self.sut.flush();
+        if !ends.iter().any(|end| end.abandons_answers())
+            && let Err(end) = self.wait_for_answers(self.counters().issued(), start)
+        {
+            ends.push(end);
+        }
+        let samples_per_query = self.queries.samples_per_query().max(1) as u64;
+        Issued {
+            start,
+            n_queries: (self.counters().issued() / samples_per_query) as usize,
+            ends,
+        }
+    }
+
+    /// SingleStream and MultiStream: the next query when the last one is wholly answered.
+    fn one_after_the_other(&self) -> (Nanos, Vec<EndReason>) {
+        let spq = self.queries.samples_per_query();
+        let mut batch = Vec::with_capacity(spq);
+        let start = self.time.now();
+        for query in 0..self.queries.len() {
+            if let Err(end) = self.wait_for_answers((query * spq) as u64, start) {
+                return (start, vec![end]);
+            }
+            let now = self.time.now();
+            batch.clear();
+            self.issue(query, now, &mut batch);
+            self.hand_over(&batch);
+            let issued = query as u64 + 1;
+            if let Some(end) = self.stop(issued, &self.rules, now - start) {
+                return (start, vec![end]);
+            }
+        }
+        (start, vec![self.exhausted()])
+    }
+
+    /// Server: each query when it is due, whatever became of the others.
+    fn on_schedule(&self, threads: usize) -> (Nanos, Vec<EndReason>) {
+        let mut lanes: Vec<Lane> = (0..threads).map(|k| self.lane(k, threads)).collect();
+        let start = self.time.now();
+        let ends = if threads == 1 {
+            vec![self.run_lane(&mut lanes[0], start, self.recorder.bell())]
+        } else if self.clock.single_threaded() {
+            self.interleave(lanes, start)
+        } else {
+            self.run_threads(lanes, start)
+        };
+        (start, ends)
+    }
+
+    /// Offline: one query with everything, at once.
+    fn all_at_once(&self) -> (Nanos, Vec<EndReason>) {
+        let mut batch = Vec::with_capacity(self.queries.samples_per_query());
+        // The stamp is not known yet; marking and building now keeps both out of the measured time.
+        self.issue(0, Nanos::ZERO, &mut batch);
+        let start = self.time.now();
+        self.recorder.issued_at(0, start);
+        self.hand_over(&batch);
+        let end = self.stop(1, &self.rules, Nanos::ZERO);
+        (start, vec![end.unwrap_or_else(|| self.exhausted())])
+    }
+
+    fn run_threads(&self, lanes: Vec<Lane>, start: Nanos) -> Vec<EndReason> {
+        std::thread::scope(|scope| {
+            let issue = |mut lane: Lane| {
+                let _timers = FineTimers::on_this_thread();
+                let bell = Arc::new(Bell::for_this_thread());
+                let _rings = self.cancel.rings(&bell);
+                self.run_lane(&mut lane, start, &bell)
+            };
+            let threads: Vec<_> = lanes
+                .into_iter()
+                .map(|lane| scope.spawn(move || issue(lane)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| match thread.join() {
+                    Ok(end) => end,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+                .collect()
+        })
+    }
+
+    /// The threads' work on one thread, in the order of the schedule: what virtual time needs.
+    fn interleave(&self, mut lanes: Vec<Lane>, start: Nanos) -> Vec<EndReason> {
+        let mut ends = vec![None; lanes.len()];
+        loop {
+            let open = |lane: &&mut Lane| ends[lane.number].is_none();
+            let Some(lane) = lanes.iter_mut().filter(open).min_by_key(|lane| lane.next) else {
+                return ends.into_iter().flatten().collect();
+            };
+            ends[lane.number] = self.step(lane, start, self.recorder.bell());
+        }
+    }
+
+    fn run_lane(&self, lane: &mut Lane, start: Nanos, bell: &Bell) -> EndReason {
+        loop {
+            if let Some(end) = self.step(lane, start, bell) {
+                return end;
+            }
+        }
+    }
+
+    /// Issues the lane's next query, and with coalescing all that are due with it.
+    #[inline]
+    fn step(&self, lane: &mut Lane, start: Nanos, bell: &Bell) -> Option<EndReason> {
+        let n = self.queries.len();
+        if lane.next >= n {
+            return Some(self.exhausted());
+        }
+        let due = start + self.queries.due(lane.next);
+        let now = match self.wait_until(due, start, bell) {
+            Ok(now) => now,
+            Err(end) => return Some(end),
+        };
+        lane.batch.clear();
+        loop {
+            self.issue(lane.next, now, &mut lane.batch);
+            lane.next += lane.stride;
+            lane.issued += 1;
+            let joins = self.coalesce
+                && lane.next < n
+                && lane.batch.len() < lane.batch.capacity()
+                && start + self.queries.due(lane.next) <= now;
+            if !joins {
+                break;
+            }
+        }
+        self.hand_over(&lane.batch);
+        self.stop(lane.issued, &lane.rules, now - start)
+    }
+
+    /// Marks query `query` as issued at `now` and adds its samples to `batch`.
+    #[inline]
+    fn issue(&self, query: usize, now: Nanos, batch: &mut Vec<QuerySample>) {
+        self.recorder.issue(query, now);
+        let mut slot = query * self.queries.samples_per_query();
+        self.queries.for_each_sample(query, |index| {
+            let id = self.recorder.id(slot);
+            batch.push(QuerySample { id, index });
+            slot += 1;
+        });
+    }
+
+    #[inline]
+    fn hand_over(&self, batch: &[QuerySample]) {
+        self.counters().add_issued(batch.len() as u64);
+        self.sut.issue(batch, self.responder);
+    }
+
+    /// The stop rules, in the reference's order, after `issued` queries of this thread, the last
+    /// of them `duration` after the start.
+    #[inline]
+    fn stop(&self, issued: u64, rules: &StopRules, duration: Nanos) -> Option<EndReason> {
+        if rules.everything {
+            return None;
+        }
+        let server = self.scenario == Scenario::Server;
+        if server && rules.max_async_queries != 0 {
+            // One sample a query in Server, so samples are queries.
+            let answered = self.counters().answered();
+            let outstanding = self.counters().issued().saturating_sub(answered);
+            if outstanding > rules.max_async_queries {
+                return Some(EndReason::TooManyOutstanding {
+                    issued,
+                    outstanding,
+                });
+            }
+        }
+        if !server && issued >= rules.min_query_count && duration >= rules.target_duration {
+            return Some(EndReason::Natural);
+        }
+        if rules.max_query_count != 0 && issued >= rules.max_query_count {
+            return Some(EndReason::MaxQueryCount { issued });
+        }
+        if rules.max_duration != Nanos::ZERO && duration > rules.max_duration {
+            return Some(EndReason::MaxDuration { duration });
+        }
+        None
+    }
+
+    /// Thread `thread`'s share of the queries and of the counts in the rules.
+    fn lane(&self, thread: usize, n_threads: usize) -> Lane {
+        let share = ThreadShare { thread, n_threads };
+        let rules = StopRules {
+            min_query_count: share.of_count(self.rules.min_query_count),
+            max_query_count: share.of_count(self.rules.max_query_count),
+            ..self.rules
+        };
+        Lane {
+            number: thread,
+            next: thread,
+            stride: n_threads,
+            issued: 0,
+            rules,
+            batch: Vec::with_capacity(if self.coalesce { MAX_COALESCED } else { 1 }),
+        }
+    }
+
+    fn exhausted(&self) -> EndReason {
+        if self.rules.everything || self.scenario == Scenario::Server {
+            EndReason::AllIssued
+        } else {
+            EndReason::RanOut
+        }
+    }
+
+    /// Waits until `due` and returns the time then; overdue queries do not wait.
+    #[inline]
+    fn wait_until(&self, due: Nanos, start: Nanos, bell: &Bell) -> Result<Nanos, EndReason> {
+        if self.cancel.is_canceled() {
+            return Err(EndReason::Canceled);
+        }
+        let now = self.time.now();
+        if self
+            .rules
+            .time_limit
+            .is_some_and(|limit| now > start + limit)
+        {
+            return Err(EndReason::TimeLimit);
+        }
+        if now >= due {
+            return Ok(now);
+        }
+        let wait = Wait {
+            until: Some(due),
+            spin: self.wait.spin,
+            spin_first: Nanos::ZERO,
+            bell,
+            ready: &|| self.cancel.is_canceled(),
+        };
+        match self.clock.wait(&wait) {
+            Wake::Ready => Err(EndReason::Canceled),
+            Wake::Due | Wake::Stuck => Ok(self.time.now()),
+        }
+    }
+
+    /// Waits until `wanted` samples are answered, the run is called off, or nothing was heard for
+    /// the time-out.
+    #[inline]
+    fn wait_for_answers(&self, wanted: u64, start: Nanos) -> Result<(), EndReason> {
+        if self.cancel.is_canceled() {
+            return Err(EndReason::Canceled);
+        }
+        if self.counters().answered() >= wanted && self.rules.time_limit.is_none() {
+            return Ok(());
+        }
+        self.wait_longer_for_answers(wanted, start)
+    }
+
+    fn wait_longer_for_answers(&self, wanted: u64, start: Nanos) -> Result<(), EndReason> {
+        let counters = self.counters();
+        let asked_at = self.time.now();
+        let limit = self.rules.time_limit.map(|limit| start + limit);
+        counters.wake_at(Some(wanted));
+        let end = loop {
+            let heard = counters.last_activity().max(asked_at);
+            let silent = self
+                .rules
+                .lost_sample_timeout
+                .map(|timeout| heard + timeout);
+            let wait = Wait {
+                until: [limit, silent].into_iter().flatten().min(),
+                spin: Nanos::ZERO,
+                spin_first: self.wait.spin_for_answer,
+                bell: self.recorder.bell(),
+                ready: &|| counters.answered() >= wanted || self.cancel.is_canceled(),
+            };
+            let wake = self.clock.wait(&wait);
+            let now = self.time.now();
+            if self.cancel.is_canceled() {
+                break Err(EndReason::Canceled);
+            }
+            if limit.is_some_and(|limit| now >= limit) {
+                break Err(EndReason::TimeLimit);
+            }
+            match wake {
+                Wake::Ready => break Ok(()),
+                Wake::Stuck => break Err(EndReason::Lost),
+                Wake::Due => {
+                    let heard = counters.last_activity().max(asked_at);
+                    let timeout = self.rules.lost_sample_timeout;
+                    if timeout.is_some_and(|timeout| now >= heard + timeout) {
+                        break Err(EndReason::Lost);
+                    }
+                }
+            }
+        };
+        counters.wake_at(None);
+        end
+    }
+
+    #[inline]
+    fn counters(&self) -> &Counters {
+        self.recorder.counters()
+    }
+}
+
+/// One issuing thread's share of a Server schedule: queries k, k+K, k+2K, …
+struct Lane {
+    number: usize,
+    next: usize,
+    stride: usize,
+    issued: u64,
+    rules: StopRules,
+    batch: Vec<QuerySample>,
+}
+
+/// Most queries coalesced into one call; beyond it the rest goes in the next call at once. A
+/// bound, so that the buffer is never grown while the run is on.
+const MAX_COALESCED: usize = 1 << 16;

@@ -1,0 +1,188 @@
+//! What a run leaves behind: plain data, phase by phase, for verdicts, logs, plots and records.
+
+use crate::clock::Nanos;
+use crate::incident::IncidentReport;
+use crate::issue::EndReason;
+use crate::metrics::PerformanceData;
+use crate::recorder::{KeptAnswer, Recorded, SampleStatus};
+use crate::sample::{SampleId, SampleIndex};
+use crate::scenario::Phase;
+use crate::settings::EffectiveSettings;
+
+/// Result of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// In the order they ran; an accuracy run has one per loadable set.
+    pub phases: Vec<PhaseOutcome>,
+    /// What the warm-up queries ran into.
+    pub warmup: IncidentReport,
+}
+
+/// A sample that was never answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostSample {
+    /// As it was handed to the SUT.
+    pub id: SampleId,
+    /// Which item of the data set it asked for.
+    pub index: SampleIndex,
+    /// Which query of the phase it belonged to, from 0.
+    pub query: usize,
+}
+
+/// Token reports that the reference calls errors, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TokenFaults {
+    /// Answers that came without a first token (never in Offline).
+    pub missing_first_token: u64,
+    /// `n_tokens` 0, or not given.
+    pub zero: u64,
+    /// `n_tokens` 1.
+    pub one: u64,
+    /// `n_tokens` below 0.
+    pub negative: u64,
+}
+
+/// Everything known about one phase.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PhaseOutcome {
+    /// What it was for.
+    pub phase: Phase,
+    /// What it ran with.
+    pub effective: EffectiveSettings,
+    /// The samples that were in memory, in the order they were loaded.
+    pub loaded: Vec<SampleIndex>,
+    /// Queries planned.
+    pub planned_queries: u64,
+    /// Start on the run's clock; all columns are relative to it.
+    pub start: Nanos,
+    /// Start as wall-clock time, ns since 1970 UTC.
+    pub start_unix_ns: i64,
+    /// Why issuing stopped, one per issuing thread; a cut-short wait for answers comes last.
+    pub ends: Vec<EndReason>,
+    /// The figures the metrics are made of.
+    pub performance: PerformanceData,
+    /// Failures and answers that fit no sample.
+    pub incidents: IncidentReport,
+    /// Bad token reports; all 0 outside token mode.
+    pub token_faults: TokenFaults,
+    /// Samples never answered.
+    pub lost: Vec<LostSample>,
+    /// One entry per sample or query.
+    pub columns: Columns,
+    /// Answers for the accuracy log, in order of completion.
+    pub kept: Vec<KeptAnswer>,
+}
+
+/// Per-query and per-sample times in ns from the start of the phase; a time that was never
+/// stamped is [`NEVER`](crate::recorder::NEVER).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Columns {
+    /// Samples a query; sample `s` belongs to query `s / samples_per_query`.
+    pub samples_per_query: usize,
+    /// When each query was due. Latency starts here.
+    pub due_ns: Vec<i64>,
+    /// When each query was handed to the SUT. Service time starts here.
+    pub issued_ns: Vec<i64>,
+    /// Which item each sample asked for.
+    pub index: Vec<SampleIndex>,
+    /// When each sample's request went out, if the SUT says so.
+    pub sent_ns: Vec<i64>,
+    /// First token of each sample; empty unless tokens are recorded.
+    pub first_token_ns: Vec<i64>,
+    /// Answer, failure or giving up.
+    pub done_ns: Vec<i64>,
+    /// Output tokens as reported; empty unless tokens are recorded.
+    pub n_tokens: Vec<i64>,
+    /// What became of each sample.
+    pub status: Vec<SampleStatus>,
+}
+
+impl Columns {
+    pub(crate) fn new(
+        recorded: Recorded,
+        due_ns: Vec<i64>,
+        index: Vec<SampleIndex>,
+        samples_per_query: usize,
+    ) -> Self {
+        Self {
+            samples_per_query,
+            due_ns,
+            issued_ns: recorded.issued_ns,
+            index,
+            sent_ns: recorded.sent_ns,
+            first_token_ns: recorded.first_token_ns,
+            done_ns: recorded.done_ns,
+            n_tokens: recorded.n_tokens,
+            status: recorded.status,
+        }
+    }
+
+    /// The figures the metrics are made of. `token_mode` adds TTFT and TPOT by the reference's
+    /// rules: a first token that is missing counts as the answer's time, and token counts below 2
+    /// count as 0, which makes the divisor −1.
+    #[must_use]
+    pub(crate) fn performance(&self, token_mode: bool, multi_stream: bool) -> PerformanceData {
+        let spq = self.samples_per_query;
+        let due = |sample: usize| self.due_ns[sample / spq];
+        let latency = |(sample, done): (usize, &i64)| done - due(sample);
+        let sample_latencies_ns: Vec<i64> = self.done_ns.iter().enumerate().map(latency).collect();
+        let mut data = PerformanceData {
+            queries_issued: self.issued_ns.len() as u64,
+            max_latency_ns: sample_latencies_ns.iter().copied().max().unwrap_or(0),
+            ..PerformanceData::default()
+        };
+        if let (Some(due_ns), Some(issued_ns)) = (self.due_ns.last(), self.issued_ns.last()) {
+            data.final_query_scheduled_ns = *due_ns;
+            data.final_query_issued_ns = *issued_ns;
+            let last = &self.done_ns[self.done_ns.len() - spq..];
+            data.final_query_all_samples_done_ns = last.iter().copied().max().unwrap_or(0);
+        }
+        if multi_stream {
+            let slowest = |query: &[i64]| query.iter().copied().max().unwrap_or(0);
+            data.query_latencies_ns = sample_latencies_ns.chunks(spq).map(slowest).collect();
+        }
+        if token_mode {
+            self.add_tokens(&mut data, &sample_latencies_ns);
+        }
+        data.sample_latencies_ns = sample_latencies_ns;
+        data
+    }
+
+    fn add_tokens(&self, data: &mut PerformanceData, latencies_ns: &[i64]) {
+        let spq = self.samples_per_query;
+        for (sample, latency_ns) in latencies_ns.iter().enumerate() {
+            let ttft_ns = match self.first_token_ns[sample] {
+                crate::recorder::NEVER => *latency_ns,
+                at => at - self.due_ns[sample / spq],
+            };
+            let counted = match self.n_tokens[sample] {
+                n if n > 1 => n,
+                _ => 0,
+            };
+            data.ttft_ns.push(ttft_ns);
+            data.tpot_ns.push((latency_ns - ttft_ns) / (counted - 1));
+            data.n_tokens.push(counted);
+        }
+    }
+
+    /// Counts the token reports that the reference calls errors.
+    pub(crate) fn token_faults(&self, first_token_needed: bool) -> TokenFaults {
+        let mut faults = TokenFaults::default();
+        for (sample, status) in self.status.iter().enumerate() {
+            if *status != SampleStatus::Completed {
+                continue;
+            }
+            let first_token_ns = self.first_token_ns[sample];
+            if first_token_needed && first_token_ns == crate::recorder::NEVER {
+                faults.missing_first_token += 1;
+            }
+            match self.n_tokens[sample] {
+                0 => faults.zero += 1,
+                1 => faults.one += 1,
+                n if n < 0 => faults.negative += 1,
+                _ => {}
+            }
+        }
+        faults
+    }
+}

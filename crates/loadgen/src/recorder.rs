@@ -1,0 +1,407 @@
+//! What happened to every sample: one preallocated slot each, written without locks while the
+//! run is on and read when it is over.
+//!
+//! A structure of arrays. Everything is allocated, and touched so that no page fault is left,
+//! before the first query; recording an answer allocates nothing unless its data are to be
+//! logged. Formatting, sorting and judging happen elsewhere, after the phase.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::clock::{Bell, Nanos};
+use crate::incident::{FailureKind, Incident, Incidents};
+use crate::progress::Counters;
+use crate::sample::SampleId;
+
+/// What became of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SampleStatus {
+    /// Answered.
+    Completed,
+    /// Reported as failed.
+    Failed(FailureKind),
+    /// No answer within the time-out for lost samples.
+    Lost,
+    /// The run was called off before it was answered.
+    Canceled,
+}
+
+/// Which answers are kept for the accuracy log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// None: a performance run without log sampling.
+    Nothing,
+    /// All: an accuracy run.
+    Everything,
+    /// Those whose bit is set, one bit a slot.
+    Chosen(Vec<u64>),
+}
+
+impl Keep {
+    #[inline]
+    fn wants(&self, slot: usize) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Everything => true,
+            Self::Chosen(bits) => bits[slot / 64] >> (slot % 64) & 1 == 1,
+        }
+    }
+
+    fn count(&self, slots: usize) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Everything => slots,
+            Self::Chosen(bits) => bits.iter().map(|word| word.count_ones() as usize).sum(),
+        }
+    }
+}
+
+/// An answer kept for the accuracy log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptAnswer {
+    /// Which sample of the phase, in issue-plan order.
+    pub slot: usize,
+    /// The answer's bytes.
+    pub data: Box<[u8]>,
+    /// The first token's bytes, if it was reported.
+    pub token_data: Box<[u8]>,
+    /// Output tokens, as reported.
+    pub n_tokens: i64,
+}
+
+/// Life of a slot. A slot only ever moves down this list, except that ISSUED may go to any end.
+mod state {
+    pub(super) const PLANNED: u8 = 0;
+    pub(super) const ISSUED: u8 = 1;
+    /// Somebody won the right to write the columns and is doing so.
+    pub(super) const CLAIMED: u8 = 2;
+    pub(super) const COMPLETED: u8 = 3;
+    pub(super) const LOST: u8 = 4;
+    pub(super) const CANCELED: u8 = 5;
+    /// Plus the kind's number.
+    pub(super) const FAILED: u8 = 16;
+}
+
+/// A time that was never written.
+const UNSET: i64 = i64::MIN;
+
+/// What a recorder is made for.
+pub(crate) struct RecorderPlan {
+    pub(crate) first_id: NonZeroU64,
+    pub(crate) n_queries: usize,
+    pub(crate) samples_per_query: usize,
+    pub(crate) token_mode: bool,
+    pub(crate) keep: Keep,
+    pub(crate) start: Nanos,
+}
+
+/// The slots of one phase.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    first_id: u64,
+    samples_per_query: usize,
+    /// Per query; everything else is per sample.
+    issued_ns: Box<[AtomicI64]>,
+    sent_ns: Box<[AtomicI64]>,
+    done_ns: Box<[AtomicI64]>,
+    status: Box<[AtomicU8]>,
+    tokens: Option<TokenColumns>,
+    keep: Keep,
+    kept: Mutex<KeptAnswers>,
+    incidents: Arc<Incidents>,
+    counters: Arc<Counters>,
+    bell: Arc<Bell>,
+}
+
+#[derive(Debug)]
+struct TokenColumns {
+    first_ns: Box<[AtomicI64]>,
+    n_tokens: Box<[AtomicI64]>,
+}
+
+#[derive(Debug)]
+struct KeptAnswers {
+    answers: Vec<KeptAnswer>,
+    /// Of samples not answered yet.
+    first_tokens: BTreeMap<usize, Box<[u8]>>,
+}
+
+impl Recorder {
+    /// Allocates and touches every slot.
+    pub(crate) fn new(plan: RecorderPlan, incidents: Arc<Incidents>, bell: Arc<Bell>) -> Self {
+        let slots = plan.n_queries * plan.samples_per_query;
+        let times = |n: usize| -> Box<[AtomicI64]> {
+            // Not zero, so that the pages are written now and not on the timed path.
+            (0..n).map(|_| AtomicI64::new(UNSET)).collect()
+        };
+        Self {
+            first_id: plan.first_id.get(),
+            samples_per_query: plan.samples_per_query,
+            issued_ns: times(plan.n_queries),
+            sent_ns: times(slots),
+            done_ns: times(slots),
+            status: (0..slots).map(|_| AtomicU8::new(state::PLANNED)).collect(),
+            tokens: plan.token_mode.then(|| TokenColumns {
+                first_ns: times(slots),
+                n_tokens: times(slots),
+            }),
+            kept: Mutex::new(KeptAnswers {
+                answers: Vec::with_capacity(plan.keep.count(slots)),
+                first_tokens: BTreeMap::new(),
+            }),
+            keep: plan.keep,
+            incidents,
+            counters: Arc::new(Counters::new(plan.start)),
+            bell,
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// The id of a slot.
+    #[inline]
+    pub(crate) fn id(&self, slot: usize) -> SampleId {
+        let id = self.first_id + slot as u64;
+        SampleId(NonZeroU64::new(id).expect("ids count up from a number above 0"))
+    }
+
+    /// Marks query `query` as handed out at `at`. Only its issuing thread calls this.
+    ///
+    /// Relaxed throughout: the SUT learns of the samples from the same thread afterwards, and
+    /// whoever it passes an id to has synchronised with it.
+    #[inline]
+    pub(crate) fn issue(&self, query: usize, at: Nanos) {
+        self.issued_ns[query].store(at.0, Ordering::Relaxed);
+        let first = query * self.samples_per_query;
+        for status in &self.status[first..first + self.samples_per_query] {
+            status.store(state::ISSUED, Ordering::Relaxed);
+        }
+    }
+
+    /// Overwrites the issue time of a query; for Offline, whose marking precedes the start.
+    pub(crate) fn issued_at(&self, query: usize, at: Nanos) {
+        self.issued_ns[query].store(at.0, Ordering::Relaxed);
+    }
+
+    /// Stamps the sending of a sample's request.
+    #[inline]
+    pub(crate) fn sent(&self, id: SampleId, at: Nanos) {
+        if let Some(slot) = self.slot(id, at) {
+            self.sent_ns[slot].store(at.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Records the first token of a sample.
+    pub(crate) fn first_token(&self, id: SampleId, at: Nanos, data: &[u8]) {
+        let (Some(slot), Some(tokens)) = (self.slot(id, at), &self.tokens) else {
+            return;
+        };
+        match self.status[slot].load(Ordering::Relaxed) {
+            state::ISSUED => {}
+            state::PLANNED => return self.incidents.note(Incident::UnknownSample, id, at),
+            state::LOST | state::CANCELED => {
+                return self.incidents.note(Incident::LateSample, id, at);
+            }
+            _ => return self.incidents.note(Incident::FirstTokenAfterDone, id, at),
+        }
+        // Relaxed: the exchange only decides who is first; the value is released with the answer.
+        let first = tokens.first_ns[slot].compare_exchange(
+            UNSET,
+            at.0,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if first.is_err() {
+            return self.incidents.note(Incident::FirstTokenTwice, id, at);
+        }
+        if self.keep.wants(slot) {
+            lock(&self.kept).first_tokens.insert(slot, data.into());
+        }
+        let issued_ns = self.issued_ns[slot / self.samples_per_query].load(Ordering::Relaxed);
+        self.counters.first_token(at, at - Nanos(issued_ns));
+    }
+
+    /// Records a good answer.
+    #[inline]
+    pub(crate) fn complete(&self, id: SampleId, at: Nanos, data: &[u8], n_tokens: i64) {
+        let Some(slot) = self.claim(id, at) else {
+            return;
+        };
+        if self.keep.wants(slot) {
+            self.keep_answer(slot, data, n_tokens);
+        }
+        self.finish(slot, at, n_tokens, state::COMPLETED);
+    }
+
+    /// Records a failure.
+    pub(crate) fn fail(&self, id: SampleId, at: Nanos, kind: FailureKind, detail: &str) {
+        let Some(slot) = self.claim(id, at) else {
+            return;
+        };
+        self.incidents.failed(id, at, kind, detail);
+        self.counters.failed_one();
+        self.finish(slot, at, 0, state::FAILED + kind as u8);
+    }
+
+    /// Wins the right to end a slot, or notes why it cannot be ended.
+    #[inline]
+    fn claim(&self, id: SampleId, at: Nanos) -> Option<usize> {
+        let slot = self.slot(id, at)?;
+        // Relaxed: exclusion is all that is needed here; the columns are released by `finish`.
+        let claim = self.status[slot].compare_exchange(
+            state::ISSUED,
+            state::CLAIMED,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        let Err(found) = claim else {
+            return Some(slot);
+        };
+        let incident = match found {
+            state::PLANNED => Incident::UnknownSample,
+            state::LOST | state::CANCELED => Incident::LateSample,
+            _ => Incident::CompletedTwice,
+        };
+        self.incidents.note(incident, id, at);
+        None
+    }
+
+    #[inline]
+    fn finish(&self, slot: usize, at: Nanos, n_tokens: i64, end: u8) {
+        self.done_ns[slot].store(at.0, Ordering::Relaxed);
+        if let Some(tokens) = &self.tokens {
+            tokens.n_tokens[slot].store(n_tokens, Ordering::Relaxed);
+        }
+        // Release: whoever reads the end (the closing pass) also sees the columns above.
+        self.status[slot].store(end, Ordering::Release);
+        if self.counters.answered_one(at, n_tokens) {
+            self.bell.ring();
+        }
+    }
+
+    #[cold]
+    fn keep_answer(&self, slot: usize, data: &[u8], n_tokens: i64) {
+        let data = data.into();
+        let mut kept = lock(&self.kept);
+        let token_data = kept.first_tokens.remove(&slot).unwrap_or_default();
+        kept.answers.push(KeptAnswer {
+            slot,
+            data,
+            token_data,
+            n_tokens,
+        });
+    }
+
+    #[inline]
+    fn slot(&self, id: SampleId, at: Nanos) -> Option<usize> {
+        let Some(slot) = id.0.get().checked_sub(self.first_id) else {
+            self.incidents.note(Incident::OldSample, id, at);
+            return None;
+        };
+        if slot >= self.status.len() as u64 {
+            self.incidents.note(Incident::UnknownSample, id, at);
+            return None;
+        }
+        Some(slot as usize)
+    }
+
+    /// Ends every slot still open, as lost or canceled; returns them in order.
+    pub(crate) fn close(&self, at: Nanos, canceled: bool) -> Vec<usize> {
+        let end = if canceled {
+            state::CANCELED
+        } else {
+            state::LOST
+        };
+        let close = |slot: &usize| -> bool {
+            let status = &self.status[*slot];
+            // Acquire on failure: pairs with `finish`.
+            match status.compare_exchange(state::ISSUED, end, Ordering::Relaxed, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    self.done_ns[*slot].store(at.0, Ordering::Relaxed);
+                    true
+                }
+                Err(_) => {
+                    // Another thread is between its claim and its release: two stores away.
+                    while status.load(Ordering::Acquire) == state::CLAIMED {
+                        std::hint::spin_loop();
+                    }
+                    false
+                }
+            }
+        };
+        (0..self.status.len()).filter(close).collect()
+    }
+
+    /// The columns of the first `n_queries` queries, relative to `start`.
+    pub(crate) fn read(&self, n_queries: usize, start: Nanos) -> Recorded {
+        let slots = n_queries * self.samples_per_query;
+        let times = |column: &[AtomicI64], n: usize| -> Vec<i64> {
+            let relative = |at: &AtomicI64| match at.load(Ordering::Relaxed) {
+                UNSET => NEVER,
+                at => at - start.0,
+            };
+            column[..n].iter().map(relative).collect()
+        };
+        let plain = |column: &[AtomicI64]| -> Vec<i64> {
+            let read = |n: &AtomicI64| match n.load(Ordering::Relaxed) {
+                UNSET => 0,
+                n => n,
+            };
+            column[..slots].iter().map(read).collect()
+        };
+        let tokens = self.tokens.as_ref();
+        Recorded {
+            issued_ns: times(&self.issued_ns, n_queries),
+            sent_ns: times(&self.sent_ns, slots),
+            done_ns: times(&self.done_ns, slots),
+            first_token_ns: tokens.map_or_else(Vec::new, |t| times(&t.first_ns, slots)),
+            n_tokens: tokens.map_or_else(Vec::new, |t| plain(&t.n_tokens)),
+            status: self.status[..slots].iter().map(read_status).collect(),
+        }
+    }
+
+    /// Takes the kept answers, in order of completion.
+    pub(crate) fn take_kept(&self) -> Vec<KeptAnswer> {
+        std::mem::take(&mut lock(&self.kept).answers)
+    }
+}
+
+/// A time that was never stamped, in [`Recorded`] columns.
+pub const NEVER: i64 = i64::MIN;
+
+/// Plain copies of the columns; times in ns from the start of the phase.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Recorded {
+    pub(crate) issued_ns: Vec<i64>,
+    pub(crate) sent_ns: Vec<i64>,
+    pub(crate) done_ns: Vec<i64>,
+    pub(crate) first_token_ns: Vec<i64>,
+    pub(crate) n_tokens: Vec<i64>,
+    pub(crate) status: Vec<SampleStatus>,
+}
+
+fn read_status(status: &AtomicU8) -> SampleStatus {
+    match status.load(Ordering::Acquire) {
+        state::COMPLETED => SampleStatus::Completed,
+        state::CANCELED => SampleStatus::Canceled,
+        code if code >= state::FAILED => {
+            let kind = FailureKind::ALL[usize::from(code - state::FAILED)];
+            SampleStatus::Failed(kind)
+        }
+        _ => SampleStatus::Lost,
+    }
+}
+
+/// Kept answers are pushed whole, so a panic elsewhere leaves nothing half-written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -24,7 +24,8 @@ stop_server() {
 trap 'stop_server; rm -f "$log"' EXIT
 trap 'exit 130' INT TERM
 
-target/release/prony-sut serve --model "$model" --port 0 >"$log" 2>&1 &
+# A session of its own: Ctrl-C goes to prony, which reports what it has; the trap stops the server.
+setsid target/release/prony-sut serve --model "$model" --port 0 >"$log" 2>&1 &
 server=$!
 url=""
 for _ in $(seq $((ready_s * 10))); do

@@ -4,130 +4,26 @@
 //! no formatting and no log line. What to issue was planned before; what comes back goes to the
 //! recorder without passing here.
 
+mod rules;
+
+mod queries;
+
 use std::sync::Arc;
 
 use crate::clock::{Bell, Clock, FineTimers, Nanos, TimeSource, Wait, WaitPolicy, Wake};
 use crate::progress::{Cancel, Counters};
 use crate::recorder::Recorder;
-use crate::sample::{QuerySample, SampleIndex};
+use crate::sample::QuerySample;
 use crate::scenario::Scenario;
-use crate::schedule::{PhasePlan, ThreadShare};
+use crate::schedule::ThreadShare;
 use crate::sut::{Responder, SystemUnderTest};
 
-/// Why a phase stopped issuing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndReason {
-    /// Minimum query count and duration met (not Server).
-    Natural,
-    /// Every planned query was issued: the only regular end of Server and of accuracy phases.
-    AllIssued,
-    /// Every planned query was issued before the minimum count and duration were met.
-    RanOut,
-    /// More queries outstanding than `server_max_async_queries`.
-    TooManyOutstanding {
-        /// Queries this thread had issued.
-        issued: u64,
-        /// Queries without an answer, over all threads.
-        outstanding: u64,
-    },
-    /// `max_query_count` reached.
-    MaxQueryCount {
-        /// Queries this thread had issued.
-        issued: u64,
-    },
-    /// `max_duration_ms` passed.
-    MaxDuration {
-        /// Issue time of the last query, from the start.
-        duration: Nanos,
-    },
-    /// The run was called off.
-    Canceled,
-    /// The phase's time limit passed.
-    TimeLimit,
-    /// Samples stayed without an answer for too long.
-    Lost,
-}
+pub use rules::EndReason;
 
-impl EndReason {
-    /// Whether waiting for answers is pointless or unwanted from here on.
-    pub(crate) fn abandons_answers(self) -> bool {
-        matches!(self, Self::Canceled | Self::TimeLimit | Self::Lost)
-    }
-}
+pub(crate) use queries::Queries;
+pub(crate) use rules::StopRules;
 
-/// When to stop before the plan is exhausted; see spec section 8 of the reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StopRules {
-    /// Accuracy phases issue everything.
-    pub(crate) everything: bool,
-    pub(crate) min_query_count: u64,
-    pub(crate) target_duration: Nanos,
-    /// 0 means no limit, here and below.
-    pub(crate) max_query_count: u64,
-    pub(crate) max_duration: Nanos,
-    pub(crate) max_async_queries: u64,
-    pub(crate) lost_sample_timeout: Option<Nanos>,
-    pub(crate) time_limit: Option<Nanos>,
-}
-
-/// The queries of a phase, ready to go.
-#[derive(Debug)]
-pub(crate) enum Queries {
-    /// As the scenario and the seeds have it.
-    Planned(PhasePlan),
-    /// Warm-up: whatever comes first in the set.
-    WarmUp {
-        /// The samples of all queries, one query after the other.
-        samples: Vec<SampleIndex>,
-        samples_per_query: usize,
-    },
-}
-
-impl Queries {
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Planned(plan) => plan.n_queries(),
-            Self::WarmUp {
-                samples,
-                samples_per_query,
-            } => samples.len() / samples_per_query,
-        }
-    }
-
-    pub(crate) fn samples_per_query(&self) -> usize {
-        match self {
-            Self::Planned(plan) => plan.samples_per_query(),
-            Self::WarmUp {
-                samples_per_query, ..
-            } => *samples_per_query,
-        }
-    }
-
-    /// When the query is due, from the start; only Server looks at it.
-    #[inline]
-    pub(crate) fn due(&self, query: usize) -> Nanos {
-        match self {
-            Self::Planned(plan) => plan.due(query),
-            Self::WarmUp { .. } => Nanos::ZERO,
-        }
-    }
-
-    /// Calls `with` for every sample of the query, in order.
-    #[inline]
-    pub(crate) fn for_each_sample(&self, query: usize, with: impl FnMut(SampleIndex)) {
-        match self {
-            Self::Planned(plan) => plan.samples(query).for_each(with),
-            Self::WarmUp {
-                samples,
-                samples_per_query,
-            } => {
-                let first = query * samples_per_query;
-                let samples = &samples[first..first + samples_per_query];
-                samples.iter().copied().for_each(with);
-            }
-        }
-    }
-}
+use rules::Standing;
 
 /// What the issuing functions share.
 pub(crate) struct Issuer<'a> {
@@ -312,48 +208,19 @@ impl Issuer<'_> {
         self.sut.issue(batch, self.responder);
     }
 
-    /// The stop rules, in the reference's order, after `issued` queries of this thread, the last
-    /// of them `duration` after the start.
-    #[inline]
-    fn stop(&self, issued: u64, rules: &StopRules, duration: Nanos) -> Option<EndReason> {
-        if rules.everything {
-            return None;
-        }
-        let server = self.scenario == Scenario::Server;
-        if server && rules.max_async_queries != 0 {
-            // One sample a query in Server, so samples are queries.
-            let answered = self.counters().answered();
-            let outstanding = self.counters().issued().saturating_sub(answered);
-            if outstanding > rules.max_async_queries {
-                return Some(EndReason::TooManyOutstanding {
-                    issued,
-                    outstanding,
-                });
-            }
-        }
-        if !server && issued >= rules.min_query_count && duration >= rules.target_duration {
-            return Some(EndReason::Natural);
-        }
-        if rules.max_query_count != 0 && issued >= rules.max_query_count {
-            return Some(EndReason::MaxQueryCount { issued });
-        }
-        if rules.max_duration != Nanos::ZERO && duration > rules.max_duration {
-            return Some(EndReason::MaxDuration { duration });
-        }
-        None
-    }
-
     /// Thread `thread`'s share of the queries and of the counts in the rules.
     fn lane(&self, thread: usize, n_threads: usize) -> Lane {
         let share = ThreadShare { thread, n_threads };
-        let rules = StopRules {
-            min_query_count: share.of_count(self.rules.min_query_count),
-            max_query_count: share.of_count(self.rules.max_query_count),
-            ..self.rules
-        };
+        let rules = self.rules.of_thread(share);
+        // A share of 0 would read as "no limit".
+        let nothing_left = self.rules.max_query_count != 0 && rules.max_query_count == 0;
         Lane {
             number: thread,
-            next: thread,
+            next: if nothing_left {
+                self.queries.len()
+            } else {
+                thread
+            },
             stride: n_threads,
             issued: 0,
             rules,
@@ -361,12 +228,26 @@ impl Issuer<'_> {
         }
     }
 
+    #[inline]
+    fn stop(&self, issued: u64, rules: &StopRules, duration: Nanos) -> Option<EndReason> {
+        // One sample a query in Server, the only scenario that looks at it.
+        let outstanding = match rules.max_async_queries {
+            0 => 0,
+            _ => self
+                .counters()
+                .issued()
+                .saturating_sub(self.counters().answered()),
+        };
+        let standing = Standing {
+            issued,
+            outstanding,
+            duration,
+        };
+        rules.stop(self.scenario, standing)
+    }
+
     fn exhausted(&self) -> EndReason {
-        if self.rules.everything || self.scenario == Scenario::Server {
-            EndReason::AllIssued
-        } else {
-            EndReason::RanOut
-        }
+        self.rules.exhausted(self.scenario)
     }
 
     /// Waits until `due` and returns the time then; overdue queries do not wait.

@@ -5,15 +5,22 @@
 //! before the first query; recording an answer allocates nothing unless its data are to be
 //! logged. Formatting, sorting and judging happen elsewhere, after the phase.
 
-use std::collections::BTreeMap;
+mod kept;
+
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::{Bell, Nanos};
 use crate::incident::{FailureKind, Incident, Incidents};
 use crate::progress::Counters;
 use crate::sample::SampleId;
+
+pub use kept::KeptAnswer;
+
+pub(crate) use kept::Keep;
+
+use kept::KeptAnswers;
 
 /// What became of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,49 +33,6 @@ pub enum SampleStatus {
     Lost,
     /// The run was called off before it was answered.
     Canceled,
-}
-
-/// Which answers are kept for the accuracy log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Keep {
-    /// None: a performance run without log sampling.
-    Nothing,
-    /// All: an accuracy run.
-    Everything,
-    /// Those whose bit is set, one bit a slot.
-    Chosen(Vec<u64>),
-}
-
-impl Keep {
-    #[inline]
-    fn wants(&self, slot: usize) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Everything => true,
-            Self::Chosen(bits) => bits[slot / 64] >> (slot % 64) & 1 == 1,
-        }
-    }
-
-    fn count(&self, slots: usize) -> usize {
-        match self {
-            Self::Nothing => 0,
-            Self::Everything => slots,
-            Self::Chosen(bits) => bits.iter().map(|word| word.count_ones() as usize).sum(),
-        }
-    }
-}
-
-/// An answer kept for the accuracy log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptAnswer {
-    /// Which sample of the phase, in issue-plan order.
-    pub slot: usize,
-    /// The answer's bytes.
-    pub data: Box<[u8]>,
-    /// The first token's bytes, if it was reported.
-    pub token_data: Box<[u8]>,
-    /// Output tokens, as reported.
-    pub n_tokens: i64,
 }
 
 /// Life of a slot. A slot only ever moves down this list, except that ISSUED may go to any end.
@@ -109,7 +73,7 @@ pub(crate) struct Recorder {
     status: Box<[AtomicU8]>,
     tokens: Option<TokenColumns>,
     keep: Keep,
-    kept: Mutex<KeptAnswers>,
+    kept: KeptAnswers,
     incidents: Arc<Incidents>,
     counters: Arc<Counters>,
     bell: Arc<Bell>,
@@ -119,13 +83,6 @@ pub(crate) struct Recorder {
 struct TokenColumns {
     first_ns: Box<[AtomicI64]>,
     n_tokens: Box<[AtomicI64]>,
-}
-
-#[derive(Debug)]
-struct KeptAnswers {
-    answers: Vec<KeptAnswer>,
-    /// Of samples not answered yet.
-    first_tokens: BTreeMap<usize, Box<[u8]>>,
 }
 
 impl Recorder {
@@ -147,10 +104,7 @@ impl Recorder {
                 first_ns: times(slots),
                 n_tokens: times(slots),
             }),
-            kept: Mutex::new(KeptAnswers {
-                answers: Vec::with_capacity(plan.keep.count(slots)),
-                first_tokens: BTreeMap::new(),
-            }),
+            kept: KeptAnswers::with_room_for(plan.keep.count(slots)),
             keep: plan.keep,
             incidents,
             counters: Arc::new(Counters::new(plan.start)),
@@ -223,7 +177,7 @@ impl Recorder {
             return self.incidents.note(Incident::FirstTokenTwice, id, at);
         }
         if self.keep.wants(slot) {
-            lock(&self.kept).first_tokens.insert(slot, data.into());
+            self.kept.first_token(slot, data);
         }
         let issued_ns = self.issued_ns[slot / self.samples_per_query].load(Ordering::Relaxed);
         self.counters.first_token(at, at - Nanos(issued_ns));
@@ -236,7 +190,7 @@ impl Recorder {
             return;
         };
         if self.keep.wants(slot) {
-            self.keep_answer(slot, data, n_tokens);
+            self.kept.answer(slot, data, n_tokens);
         }
         self.finish(slot, at, n_tokens, state::COMPLETED);
     }
@@ -285,19 +239,6 @@ impl Recorder {
         if self.counters.answered_one(at, n_tokens) {
             self.bell.ring();
         }
-    }
-
-    #[cold]
-    fn keep_answer(&self, slot: usize, data: &[u8], n_tokens: i64) {
-        let data = data.into();
-        let mut kept = lock(&self.kept);
-        let token_data = kept.first_tokens.remove(&slot).unwrap_or_default();
-        kept.answers.push(KeptAnswer {
-            slot,
-            data,
-            token_data,
-            n_tokens,
-        });
     }
 
     #[inline]
@@ -371,7 +312,7 @@ impl Recorder {
 
     /// Takes the kept answers, in order of completion.
     pub(crate) fn take_kept(&self) -> Vec<KeptAnswer> {
-        std::mem::take(&mut lock(&self.kept).answers)
+        self.kept.take()
     }
 }
 
@@ -399,9 +340,4 @@ fn read_status(status: &AtomicU8) -> SampleStatus {
         }
         _ => SampleStatus::Lost,
     }
-}
-
-/// Kept answers are pushed whole, so a panic elsewhere leaves nothing half-written.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

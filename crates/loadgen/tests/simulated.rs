@@ -53,7 +53,7 @@ fn each_scenario_ends_as_the_reference_does() {
     let cases = [
         (Scenario::SingleStream, EndReason::Natural, 101),
         (Scenario::MultiStream, EndReason::Natural, 101 * 8),
-        (Scenario::Server, EndReason::AllIssued, 101),
+        (Scenario::Server, EndReason::AllIssued, 93),
         (Scenario::Offline, EndReason::Natural, 110),
     ];
     for (scenario, end, samples) in cases {

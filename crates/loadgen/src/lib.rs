@@ -18,7 +18,17 @@ pub mod recorder;
 
 pub mod sut;
 
+pub mod stats;
+
+pub mod early_stopping;
+
 pub mod metrics;
+
+mod advice;
+
+pub mod verdict;
+
+pub mod report;
 
 pub mod issue;
 

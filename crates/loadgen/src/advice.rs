@@ -1,0 +1,188 @@
+//! Figures in, lines of advice out: how far from passing, how far the target could rise.
+//!
+//! Estimates, and worded as such; the verdict never depends on them.
+
+use crate::early_stopping::{Check, TailEstimate};
+use crate::metrics::{Metrics, PerformanceData};
+use crate::scenario::Scenario;
+use crate::settings::EffectiveSettings;
+
+/// Completed rate below this share of the scheduled one means the queue was growing.
+const KEEPING_UP: f64 = 0.98;
+
+/// Every line of advice the figures of a phase give rise to.
+#[must_use]
+pub(crate) fn advice(
+    metrics: &Metrics,
+    data: &PerformanceData,
+    eff: &EffectiveSettings,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    let checks = [
+        ("", &metrics.early_latency),
+        ("time to first token: ", &metrics.early_ttft),
+        ("time per output token: ", &metrics.early_tpot),
+    ];
+    for (what, check) in checks {
+        lines
+            .extend(early_stopping_advice(check, metrics, eff).map(|line| format!("{what}{line}")));
+    }
+    lines.extend(duration_advice(metrics, data, eff));
+    if eff.scenario == Scenario::Server {
+        lines.extend(backlog_advice(metrics).or_else(|| headroom_advice(metrics, eff)));
+    }
+    lines
+}
+
+/// How many more queries would do, and whether any number would.
+fn early_stopping_advice(
+    check: &Check,
+    metrics: &Metrics,
+    eff: &EffectiveSettings,
+) -> Option<String> {
+    if check.met() {
+        return None;
+    }
+    match check {
+        Check::Skipped => None,
+        Check::Estimate {
+            n_queries, first, ..
+        } => Some(stream_advice(*n_queries, first)),
+        Check::Limit {
+            n_queries,
+            n_over,
+            n_needed: Some(n_needed),
+        } => {
+            let more = n_needed - n_queries;
+            let line = format!("would pass with {more} more queries if all met the limit");
+            Some(line + &at_this_share(*n_over, *n_queries, metrics, eff))
+        }
+        Check::Limit { n_needed: None, .. } => Some(format!(
+            "no number of queries can vouch for percentile {}",
+            eff.target_latency_percentile * 100.0
+        )),
+    }
+}
+
+fn stream_advice(n_queries: u64, first: &TailEstimate) -> String {
+    let percentile = first.percentile * 100.0;
+    match first.n_needed {
+        Some(needed) => format!("would pass with {} more queries", needed - n_queries),
+        None => format!("no number of queries can vouch for percentile {percentile}"),
+    }
+}
+
+/// What to expect if the share of slow queries stays what it was.
+fn at_this_share(
+    n_over: u64,
+    n_queries: u64,
+    metrics: &Metrics,
+    eff: &EffectiveSettings,
+) -> String {
+    if n_over == 0 {
+        return String::new();
+    }
+    let share = n_over as f64 / n_queries as f64;
+    let allowed = 1.0 - eff.target_latency_percentile;
+    let Some(total) = queries_at_share(share, allowed) else {
+        return format!(
+            "; with {:.3} % over it and {:.3} % allowed, a longer run alone will not pass",
+            share * 100.0,
+            allowed * 100.0
+        );
+    };
+    let more = total.saturating_sub(n_queries).max(1);
+    let seconds = more as f64 / metrics.rates.completed_per_s;
+    format!("; at the share over it so far, with about {more} more (about {seconds:.0} s)")
+}
+
+/// About how many queries make a share over the limit believable, if any number does.
+///
+/// Normal approximation of the bound: n·(allowed − share) ≥ z·√(n·allowed·(1 − allowed)) with
+/// z = 2.3263, the 99 % quantile. Example: 5 % over, 10 % allowed → (2.3263·0.3/0.05)² = 195.
+fn queries_at_share(share: f64, allowed: f64) -> Option<u64> {
+    const Z_99: f64 = 2.326_347_874_040_841;
+    let gap = allowed - share;
+    (gap > 0.0).then(|| (Z_99 * Z_99 * allowed * (1.0 - allowed) / (gap * gap)).ceil() as u64)
+}
+
+/// Which setting makes the next run long enough, if this one was too short.
+fn duration_advice(
+    metrics: &Metrics,
+    data: &PerformanceData,
+    eff: &EffectiveSettings,
+) -> Option<String> {
+    let min_ns = eff.min_duration_ms as f64 * 1e6;
+    match eff.scenario {
+        Scenario::Offline if (data.max_latency_ns as f64) < min_ns => Some(format!(
+            "offline_expected_qps of about {:.6} would make the query long enough",
+            metrics.rates.offline_per_s
+        )),
+        Scenario::SingleStream if (data.final_query_issued_ns as f64) < min_ns => Some(format!(
+            "single_stream_expected_latency_ns of about {} would generate enough queries",
+            metrics.sample_latency.mean
+        )),
+        Scenario::MultiStream if (data.final_query_issued_ns as f64) < min_ns => Some(format!(
+            "multi_stream_expected_latency_ns of about {} would generate enough queries",
+            metrics.query_latency.as_ref().map_or(0, |d| d.mean)
+        )),
+        Scenario::SingleStream | Scenario::MultiStream | Scenario::Server | Scenario::Offline => {
+            None
+        }
+    }
+}
+
+/// Says so when answers came more slowly than queries.
+fn backlog_advice(metrics: &Metrics) -> Option<String> {
+    let rates = &metrics.rates;
+    (rates.completed_per_s < rates.scheduled_per_s * KEEPING_UP).then(|| {
+        format!(
+            "completed {:.2} samples/s of {:.2} scheduled: the queue was growing",
+            rates.completed_per_s, rates.scheduled_per_s
+        )
+    })
+}
+
+/// How far the target rate could rise, from how far the latencies stay below their limits.
+///
+/// Treats the system as one queue (M/M/1): its latency at percentile p is k/(μ − λ) with
+/// k = −ln(1 − p), so the rate that moves it from L to the limit T is λ + k·(1/L − 1/T). With
+/// parallel servers the truth is higher. Example: p 0.99, λ 100 /s, L 50 ms, T 100 ms:
+/// 100 + 4.605·(20 − 10) = 146 /s.
+fn headroom_advice(metrics: &Metrics, eff: &EffectiveSettings) -> Option<String> {
+    let limits = match (&metrics.ttft, &metrics.tpot) {
+        (Some(ttft), Some(_)) => (ttft.at_target, eff.requested.server_ttft_latency),
+        _ => (metrics.sample_latency.at_target, eff.target_latency_ns),
+    };
+    let (latency_s, limit_s) = (limits.0 as f64 / 1e9, limits.1 as f64 / 1e9);
+    let k = -(1.0 - eff.target_latency_percentile).ln();
+    let rise = k * (1.0 / latency_s - 1.0 / limit_s);
+    let passing = [
+        &metrics.early_latency,
+        &metrics.early_ttft,
+        &metrics.early_tpot,
+    ]
+    .iter()
+    .all(|check| check.met());
+    let tpot_met = metrics
+        .tpot
+        .as_ref()
+        .is_none_or(|tpot| tpot.at_target as f64 <= eff.requested.server_tpot_latency as f64);
+    let worth_saying = passing && tpot_met && rise.is_finite() && rise > eff.target_qps * 0.01;
+    worth_saying.then(|| {
+        let target = eff.target_qps + rise;
+        format!("target could rise to about {target:.4} samples/s (one-queue estimate)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_at_share_worked_by_hand() {
+        // (2.326347874 · 0.3 / 0.05)² = 194.83
+        assert_eq!(queries_at_share(0.05, 0.10), Some(195));
+        assert_eq!(queries_at_share(0.10, 0.10), None);
+    }
+}

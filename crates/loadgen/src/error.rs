@@ -1,6 +1,6 @@
 //! What can go wrong in setting up or recording a run; nothing here is about the SUT's answers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One refused setting: what it is called, what it was, what would have been accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,17 @@ pub struct RefusedSetting {
     pub allowed: String,
 }
 
+/// One problem of a configuration file, and where in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfProblem {
+    /// Line, from 1.
+    pub line: usize,
+    /// Character of the line, from 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub text: String,
+}
+
 /// Operating errors of the load generator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -20,6 +31,14 @@ pub enum LoadgenError {
     /// Settings that no run can honour; every one of them, not just the first.
     #[error("{}", refused_text(.0))]
     RefusedSettings(Vec<RefusedSetting>),
+    /// A configuration file with problems; every one of them.
+    #[error("{}", problems_text(path, problems))]
+    BadConfiguration {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it, by line.
+        problems: Vec<ConfProblem>,
+    },
     /// A log file or folder could not be read, made or written.
     #[error("{path}: {source}")]
     Io {
@@ -37,6 +56,14 @@ fn refused_text(refused: &[RefusedSetting]) -> String {
     let lines: Vec<String> = refused
         .iter()
         .map(|r| format!("{} = {}: {}", r.name, r.value, r.allowed))
+        .collect();
+    lines.join("\n")
+}
+
+fn problems_text(path: &Path, problems: &[ConfProblem]) -> String {
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|p| format!("{}:{}:{}: {}", path.display(), p.line, p.column, p.text))
         .collect();
     lines.join("\n")
 }

@@ -6,6 +6,8 @@ pub mod rng;
 pub mod scenario;
 pub mod settings;
 
+pub mod conf;
+
 pub mod sample;
 
 pub mod schedule;

@@ -298,7 +298,12 @@ fn statistics(lines: &mut Lines, metrics: &Metrics, scenario: Scenario) {
         .query_latency
         .as_ref()
         .unwrap_or(&metrics.sample_latency);
-    distribution(lines, latency, "latency", "latency");
+    distribution(
+        lines,
+        latency,
+        "latency (ns)                : ",
+        "latency (ns)   : ",
+    );
     if let Some(tokens) = &metrics.tokens {
         token_statistics(lines, metrics, tokens, scenario);
     }
@@ -324,23 +329,21 @@ fn token_statistics(lines: &mut Lines, metrics: &Metrics, tokens: &TokenRates, s
         Scenario::MultiStream | Scenario::Offline => {}
     }
     if let (Some(ttft), Some(tpot)) = (&metrics.ttft, &metrics.tpot) {
-        distribution(lines, ttft, "First Token latency", "first token latency");
+        let label = "First Token latency (ns)                : ";
+        distribution(lines, ttft, label, "first token latency (ns)   : ");
         lines.add("", "");
-        distribution(lines, tpot, "Time per Output Token", "time to output token");
+        let label = "Time per Output Token (ns)                : ";
+        distribution(lines, tpot, label, "time to output token (ns)   : ");
     }
 }
 
-/// `of_what` names the latency in the lines of extremes and mean, `of_percentile` in the others.
-fn distribution(lines: &mut Lines, of: &Distribution, of_what: &str, of_percentile: &str) {
+fn distribution(lines: &mut Lines, of: &Distribution, label: &str, percentile_label: &str) {
     for (name, value) in [("Min ", of.min), ("Max ", of.max), ("Mean ", of.mean)] {
-        let label = format!("{name}{of_what} (ns)");
-        // All colons of the block stand in one column: 16 blanks after the shorter names.
-        let width = "Min ".len() + of_what.len() + " (ns)".len() + 16;
-        lines.number(&format!("{label:<width$}: "), value);
+        lines.number(&format!("{name}{label}"), value);
     }
     for (percentile, value) in keys::PERCENTILE_LABELS.iter().zip(of.percentiles) {
         lines.number(
-            &format!("{percentile} percentile {of_percentile} (ns)   : "),
+            &format!("{percentile} percentile {percentile_label}"),
             value,
         );
     }

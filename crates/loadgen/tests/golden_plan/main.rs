@@ -2,6 +2,8 @@
 
 mod data;
 
+mod conf;
+
 mod primitives;
 
 mod sequences;

@@ -6,6 +6,8 @@ pub mod format;
 
 pub mod keys;
 
+pub mod messages;
+
 pub mod summary;
 
 pub mod detail;

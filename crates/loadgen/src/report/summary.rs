@@ -298,12 +298,7 @@ fn statistics(lines: &mut Lines, metrics: &Metrics, scenario: Scenario) {
         .query_latency
         .as_ref()
         .unwrap_or(&metrics.sample_latency);
-    distribution(
-        lines,
-        latency,
-        "latency (ns)                : ",
-        "latency (ns)   : ",
-    );
+    distribution(lines, latency, "latency", "latency");
     if let Some(tokens) = &metrics.tokens {
         token_statistics(lines, metrics, tokens, scenario);
     }
@@ -329,21 +324,23 @@ fn token_statistics(lines: &mut Lines, metrics: &Metrics, tokens: &TokenRates, s
         Scenario::MultiStream | Scenario::Offline => {}
     }
     if let (Some(ttft), Some(tpot)) = (&metrics.ttft, &metrics.tpot) {
-        let label = "First Token latency (ns)                : ";
-        distribution(lines, ttft, label, "first token latency (ns)   : ");
+        distribution(lines, ttft, "First Token latency", "first token latency");
         lines.add("", "");
-        let label = "Time per Output Token (ns)                : ";
-        distribution(lines, tpot, label, "time to output token (ns)   : ");
+        distribution(lines, tpot, "Time per Output Token", "time to output token");
     }
 }
 
-fn distribution(lines: &mut Lines, of: &Distribution, label: &str, percentile_label: &str) {
+/// `of_what` names the latency in the lines of extremes and mean, `of_percentile` in the others.
+fn distribution(lines: &mut Lines, of: &Distribution, of_what: &str, of_percentile: &str) {
     for (name, value) in [("Min ", of.min), ("Max ", of.max), ("Mean ", of.mean)] {
-        lines.number(&format!("{name}{label}"), value);
+        let label = format!("{name}{of_what} (ns)");
+        // All colons of the block stand in one column: 16 blanks after the shorter names.
+        let width = "Min ".len() + of_what.len() + " (ns)".len() + 16;
+        lines.number(&format!("{label:<width$}: "), value);
     }
     for (percentile, value) in keys::PERCENTILE_LABELS.iter().zip(of.percentiles) {
         lines.number(
-            &format!("{percentile} percentile {percentile_label}"),
+            &format!("{percentile} percentile {of_percentile} (ns)   : "),
             value,
         );
     }

@@ -96,34 +96,40 @@ impl<W: Write> TraceWriter<W> {
         self.out.write_all(b"}},\n")
     }
 
-    /// Adds the begin and end of a sample, and its counters if it has any.
+    /// Adds what is known of a sample: its first token, its counters, its begin and end.
     ///
     /// # Errors
     /// What the writer says.
     pub fn sample(&mut self, sample: &SampleTrace) -> io::Result<()> {
-        let (pid, ts) = (self.pid, micros(sample.scheduled.0));
+        match sample.first_token {
+            Some(first) if sample.counters => self.counter("Token_Latency", sample, first)?,
+            Some(first) => self.begin_and_end("Token", sample, first)?,
+            None => {}
+        }
         if sample.counters {
-            if let Some(first_token) = sample.first_token {
-                self.counter("Token_Latency", sample, first_token)?;
-            }
             self.counter("Latency", sample, sample.done)?;
         }
-        let seq = sample.sample_seq;
+        self.begin_and_end("Sample", sample, sample.done)
+    }
+
+    fn begin_and_end(&mut self, name: &str, sample: &SampleTrace, end: Nanos) -> io::Result<()> {
+        let (pid, seq) = (self.pid, sample.sample_seq);
         writeln!(
             self.out,
-            "{{\"name\":\"Sample\",\"cat\":\"default\",\"ph\":\"b\",\"pid\":{pid},\"id\":{seq},\
-             \"ts\":{ts},\"args\":{{\"sample_seq\":{seq},\"query_seq\":{},\"sample_idx\":{},\
+            "{{\"name\":\"{name}\",\"cat\":\"default\",\"ph\":\"b\",\"pid\":{pid},\"id\":{seq},\
+             \"ts\":{},\"args\":{{\"sample_seq\":{seq},\"query_seq\":{},\"sample_idx\":{},\
              \"issue_start_ns\":{},\"complete_ns\":{}}}}},",
+            micros(sample.scheduled.0),
             sample.query_seq,
             sample.sample_idx,
             sample.issued.0 - sample.scheduled.0,
-            sample.done.0 - sample.scheduled.0,
+            end.0 - sample.scheduled.0,
         )?;
         writeln!(
             self.out,
-            "{{\"name\":\"Sample\",\"cat\":\"default\",\"ph\":\"e\", \"pid\":{pid},\"id\":{seq},\
+            "{{\"name\":\"{name}\",\"cat\":\"default\",\"ph\":\"e\", \"pid\":{pid},\"id\":{seq},\
              \"ts\":{}}},",
-            micros(sample.done.0)
+            micros(end.0)
         )
     }
 

@@ -43,7 +43,6 @@ pub(crate) struct Issuer<'a> {
 /// How issuing went: each thread's end, and the moment all times are relative to.
 pub(crate) struct Issued {
     pub(crate) start: Nanos,
-    pub(crate) n_queries: usize,
     /// One per issuing thread, in thread order.
     pub(crate) ends: Vec<EndReason>,
 }
@@ -53,10 +52,11 @@ impl Issuer<'_> {
     /// for the answers. The last end is the one of the waiting, if that was cut short.
     pub(crate) fn run(&self, threads: usize) -> Issued {
         let _timers = FineTimers::on_this_thread();
-        let (start, mut ends) = match self.scenario {
-            Scenario::SingleStream | Scenario::MultiStream => self.one_after_the_other(),
-            Scenario::Server => self.on_schedule(threads.max(1)),
-            Scenario::Offline => self.all_at_once(),
+        let mut ends = Vec::with_capacity(threads + 2);
+        let start = match self.scenario {
+            Scenario::SingleStream | Scenario::MultiStream => self.one_after_the_other(&mut ends),
+            Scenario::Server => self.on_schedule(threads.max(1), &mut ends),
+            Scenario::Offline => self.all_at_once(&mut ends),
         };
         self.sut.flush();
         if !ends.iter().any(|end| end.abandons_answers())
@@ -64,51 +64,49 @@ impl Issuer<'_> {
         {
             ends.push(end);
         }
-        let samples_per_query = self.queries.samples_per_query().max(1) as u64;
-        Issued {
-            start,
-            n_queries: (self.counters().issued() / samples_per_query) as usize,
-            ends,
-        }
+        Issued { start, ends }
     }
 
     /// SingleStream and MultiStream: the next query when the last one is wholly answered.
-    fn one_after_the_other(&self) -> (Nanos, Vec<EndReason>) {
+    fn one_after_the_other(&self, ends: &mut Vec<EndReason>) -> Nanos {
         let spq = self.queries.samples_per_query();
         let mut batch = Vec::with_capacity(spq);
         let start = self.time.now();
         for query in 0..self.queries.len() {
             if let Err(end) = self.wait_for_answers((query * spq) as u64, start) {
-                return (start, vec![end]);
+                ends.push(end);
+                return start;
             }
             let now = self.time.now();
             batch.clear();
             self.issue(query, now, &mut batch);
             self.hand_over(&batch);
-            let issued = query as u64 + 1;
-            if let Some(end) = self.stop(issued, &self.rules, now - start) {
-                return (start, vec![end]);
+            if let Some(end) = self.stop(query as u64 + 1, &self.rules, now - start) {
+                ends.push(end);
+                return start;
             }
         }
-        (start, vec![self.exhausted()])
+        ends.push(self.exhausted());
+        start
     }
 
     /// Server: each query when it is due, whatever became of the others.
-    fn on_schedule(&self, threads: usize) -> (Nanos, Vec<EndReason>) {
+    fn on_schedule(&self, threads: usize, ends: &mut Vec<EndReason>) -> Nanos {
         let mut lanes: Vec<Lane> = (0..threads).map(|k| self.lane(k, threads)).collect();
+        if threads > 1 && !self.clock.single_threaded() {
+            return self.run_threads(lanes, ends);
+        }
         let start = self.time.now();
-        let ends = if threads == 1 {
-            vec![self.run_lane(&mut lanes[0], start, self.recorder.bell())]
-        } else if self.clock.single_threaded() {
-            self.interleave(lanes, start)
+        if let [lane] = lanes.as_mut_slice() {
+            ends.push(self.run_lane(lane, start, self.recorder.bell()));
         } else {
-            self.run_threads(lanes, start)
-        };
-        (start, ends)
+            self.interleave(&mut lanes, start, ends);
+        }
+        start
     }
 
     /// Offline: one query with everything, at once.
-    fn all_at_once(&self) -> (Nanos, Vec<EndReason>) {
+    fn all_at_once(&self, ends: &mut Vec<EndReason>) -> Nanos {
         let mut batch = Vec::with_capacity(self.queries.samples_per_query());
         // The stamp is not known yet; marking and building now keeps both out of the measured time.
         self.issue(0, Nanos::ZERO, &mut batch);
@@ -116,10 +114,13 @@ impl Issuer<'_> {
         self.recorder.issued_at(0, start);
         self.hand_over(&batch);
         let end = self.stop(1, &self.rules, Nanos::ZERO);
-        (start, vec![end.unwrap_or_else(|| self.exhausted())])
+        ends.push(end.unwrap_or_else(|| self.exhausted()));
+        start
     }
 
-    fn run_threads(&self, lanes: Vec<Lane>, start: Nanos) -> Vec<EndReason> {
+    /// One thread a lane; the start is set a little ahead, so that all of them are up by then.
+    fn run_threads(&self, lanes: Vec<Lane>, ends: &mut Vec<EndReason>) -> Nanos {
+        let start = self.time.now() + THREAD_START;
         std::thread::scope(|scope| {
             let issue = |mut lane: Lane| {
                 let _timers = FineTimers::on_this_thread();
@@ -131,25 +132,24 @@ impl Issuer<'_> {
                 .into_iter()
                 .map(|lane| scope.spawn(move || issue(lane)))
                 .collect();
-            threads
-                .into_iter()
-                .map(|thread| match thread.join() {
-                    Ok(end) => end,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                })
-                .collect()
-        })
+            ends.extend(threads.into_iter().map(|thread| match thread.join() {
+                Ok(end) => end,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+        });
+        start
     }
 
     /// The threads' work on one thread, in the order of the schedule: what virtual time needs.
-    fn interleave(&self, mut lanes: Vec<Lane>, start: Nanos) -> Vec<EndReason> {
-        let mut ends = vec![None; lanes.len()];
+    fn interleave(&self, lanes: &mut [Lane], start: Nanos, ends: &mut Vec<EndReason>) {
+        let mut ended = vec![None; lanes.len()];
         loop {
-            let open = |lane: &&mut Lane| ends[lane.number].is_none();
-            let Some(lane) = lanes.iter_mut().filter(open).min_by_key(|lane| lane.next) else {
-                return ends.into_iter().flatten().collect();
+            let open = lanes.iter_mut().filter(|lane| ended[lane.number].is_none());
+            let Some(lane) = open.min_by_key(|lane| lane.next) else {
+                ends.extend(ended.into_iter().flatten());
+                return;
             };
-            ends[lane.number] = self.step(lane, start, self.recorder.bell());
+            ended[lane.number] = self.step(lane, start, self.recorder.bell());
         }
     }
 
@@ -350,6 +350,9 @@ struct Lane {
     rules: StopRules,
     batch: Vec<QuerySample>,
 }
+
+/// How far ahead of now several issuing threads start: more than it takes to start them.
+const THREAD_START: Nanos = Nanos::from_ms(5);
 
 /// Most queries coalesced into one call; beyond it the rest goes in the next call at once. A
 /// bound, so that the buffer is never grown while the run is on.

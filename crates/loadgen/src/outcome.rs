@@ -4,7 +4,7 @@ use crate::clock::Nanos;
 use crate::incident::IncidentReport;
 use crate::issue::EndReason;
 use crate::metrics::PerformanceData;
-use crate::recorder::{KeptAnswer, Recorded, SampleStatus};
+use crate::recorder::{KeptAnswer, NEVER, Recorded, SampleStatus};
 use crate::sample::{SampleId, SampleIndex};
 use crate::scenario::Phase;
 use crate::settings::EffectiveSettings;
@@ -74,7 +74,7 @@ pub struct PhaseOutcome {
 }
 
 /// Per-query and per-sample times in ns from the start of the phase; a time that was never
-/// stamped is [`NEVER`](crate::recorder::NEVER).
+/// stamped is [`NEVER`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Columns {
     /// Samples a query; sample `s` belongs to query `s / samples_per_query`.
@@ -117,6 +117,26 @@ impl Columns {
         }
     }
 
+    /// Drops queries that were never issued between others that were: with several issuing
+    /// threads one can stop before the others.
+    pub(crate) fn without_unissued(mut self) -> Self {
+        if !self.issued_ns.contains(&NEVER) {
+            return self;
+        }
+        let query: Vec<bool> = self.issued_ns.iter().map(|at| *at != NEVER).collect();
+        let spq = self.samples_per_query;
+        let sample: Vec<bool> = (0..self.index.len()).map(|s| query[s / spq]).collect();
+        keep(&mut self.due_ns, &query);
+        keep(&mut self.issued_ns, &query);
+        keep(&mut self.index, &sample);
+        keep(&mut self.sent_ns, &sample);
+        keep(&mut self.first_token_ns, &sample);
+        keep(&mut self.done_ns, &sample);
+        keep(&mut self.n_tokens, &sample);
+        keep(&mut self.status, &sample);
+        self
+    }
+
     /// The figures the metrics are made of. `token_mode` adds TTFT and TPOT by the reference's
     /// rules: a first token that is missing counts as the answer's time, and token counts below 2
     /// count as 0, which makes the divisor −1.
@@ -152,7 +172,7 @@ impl Columns {
         let spq = self.samples_per_query;
         for (sample, latency_ns) in latencies_ns.iter().enumerate() {
             let ttft_ns = match self.first_token_ns[sample] {
-                crate::recorder::NEVER => *latency_ns,
+                NEVER => *latency_ns,
                 at => at - self.due_ns[sample / spq],
             };
             let counted = match self.n_tokens[sample] {
@@ -173,7 +193,7 @@ impl Columns {
                 continue;
             }
             let first_token_ns = self.first_token_ns[sample];
-            if first_token_needed && first_token_ns == crate::recorder::NEVER {
+            if first_token_needed && first_token_ns == NEVER {
                 faults.missing_first_token += 1;
             }
             match self.n_tokens[sample] {
@@ -185,4 +205,10 @@ impl Columns {
         }
         faults
     }
+}
+
+/// Keeps the entries of a column whose mask is set; an empty column stays empty.
+fn keep<T>(column: &mut Vec<T>, mask: &[bool]) {
+    let mut mask = mask.iter();
+    column.retain(|_| mask.next().copied().unwrap_or(false));
 }

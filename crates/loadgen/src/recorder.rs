@@ -282,6 +282,12 @@ impl Recorder {
         (0..self.status.len()).filter(close).collect()
     }
 
+    /// One more than the number of the last query that was issued.
+    pub(crate) fn issued_queries(&self) -> usize {
+        let issued = |at: &AtomicI64| at.load(Ordering::Relaxed) != UNSET;
+        self.issued_ns.iter().rposition(issued).map_or(0, |q| q + 1)
+    }
+
     /// The columns of the first `n_queries` queries, relative to `start`.
     pub(crate) fn read(&self, n_queries: usize, start: Nanos) -> Recorded {
         let slots = n_queries * self.samples_per_query;

@@ -252,11 +252,8 @@ impl Run<'_> {
 
     /// Ends what is still open and copies the recorder into plain columns.
     fn read(&self, run: PhaseRun, recorder: &Recorder) -> PhaseOutcome {
-        let Issued {
-            start,
-            n_queries,
-            ends,
-        } = run.issued;
+        let Issued { start, ends } = run.issued;
+        let n_queries = recorder.issued_queries();
         let called_off = ends
             .iter()
             .any(|end| end.abandons_answers() && *end != crate::issue::EndReason::Lost);
@@ -280,7 +277,7 @@ impl Run<'_> {
             Scenario::Offline => vec![0; n_queries],
         };
         let planned_queries = run.queries.len() as u64;
-        let columns = Columns::new(recorded, due_ns, index, spq);
+        let columns = Columns::new(recorded, due_ns, index, spq).without_unissued();
         let token_mode = self.effective.requested.use_token_latencies;
         let multi_stream = self.effective.scenario == Scenario::MultiStream;
         let token_faults = if token_mode {

@@ -306,6 +306,15 @@ fn monotonic_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
+/// The kernel's number of the calling thread, for logs.
+#[must_use]
+#[allow(unsafe_code, reason = "std does not tell the kernel's thread number")]
+pub fn thread_number() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    let tid = unsafe { libc::gettid() };
+    u32::try_from(tid).unwrap_or(0)
+}
+
 /// Asks the kernel for the finest timers on the calling thread until it is dropped.
 ///
 /// Linux rounds a sleep up by the thread's slack, 50 µs by default: on its own the largest part

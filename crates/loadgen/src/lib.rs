@@ -32,6 +32,8 @@ pub mod verdict;
 
 pub mod report;
 
+pub mod find_peak;
+
 pub mod issue;
 
 pub mod options;

@@ -1,21 +1,14 @@
 //! What a run is given beside its samples, SUT and clock.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, WaitPolicy};
 use crate::progress::{Cancel, Progress};
+use crate::report::LogSettings;
+use crate::report::entries::BuildInfo;
 use crate::rng::StdlibFlavour;
 use crate::settings::TestSettings;
-
-/// Where the log files of a run go, and which.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LogSettings {
-    /// Folder of the `mlperf_log_*` files; `None` writes none.
-    pub folder: Option<PathBuf>,
-    /// Whether the trace file is written.
-    pub trace: bool,
-}
+use crate::settings::derive::SettingsNote;
 
 /// Untimed queries between loading the samples and the first timed query.
 ///
@@ -43,8 +36,12 @@ impl Default for Warmup {
 pub struct RunOptions {
     /// What to measure, in the reference's terms.
     pub settings: TestSettings,
-    /// Which log files to write, and where.
-    pub log: LogSettings,
+    /// Which log files to write, and where; `None` writes none.
+    pub log: Option<LogSettings>,
+    /// Where this program came from, for the first lines of the detail log.
+    pub build: BuildInfo,
+    /// What was noted while the settings were read: audit.config, faults in configuration files.
+    pub notes: Vec<SettingsNote>,
     /// Silence after which outstanding samples are lost and the phase ends: no answer and no first
     /// token for this long while the run waits for one. `None` waits as long as it takes.
     pub lost_sample_timeout: Option<Nanos>,
@@ -65,8 +62,6 @@ pub struct RunOptions {
     pub stdlib: StdlibFlavour,
     /// Records first tokens and token counts although the settings are not in token mode.
     pub record_tokens: bool,
-    /// Overwrite results that are already in the log folder.
-    pub force: bool,
 }
 
 impl RunOptions {
@@ -75,7 +70,9 @@ impl RunOptions {
     pub fn new(settings: TestSettings) -> Self {
         Self {
             settings,
-            log: LogSettings::default(),
+            log: None,
+            build: BuildInfo::this_build(),
+            notes: Vec::new(),
             lost_sample_timeout: Some(Nanos::from_secs(600)),
             phase_time_limit: None,
             cancel: Cancel::new(),
@@ -85,7 +82,6 @@ impl RunOptions {
             max_failed_fraction: 0.0,
             stdlib: StdlibFlavour::default(),
             record_tokens: false,
-            force: false,
         }
     }
 }

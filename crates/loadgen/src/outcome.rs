@@ -3,19 +3,59 @@
 use crate::clock::Nanos;
 use crate::incident::IncidentReport;
 use crate::issue::EndReason;
-use crate::metrics::PerformanceData;
+use crate::metrics::{Metrics, PerformanceData};
 use crate::recorder::{KeptAnswer, NEVER, Recorded, SampleStatus};
+use crate::report::LogPaths;
 use crate::sample::{SampleId, SampleIndex};
-use crate::scenario::Phase;
+use crate::scenario::{Phase, Scenario};
 use crate::settings::EffectiveSettings;
+use crate::verdict::Verdict;
 
 /// Result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// In the order they ran; an accuracy run has one per loadable set.
     pub phases: Vec<PhaseOutcome>,
+    /// Which phase is the result; none for accuracy runs.
+    pub reported: Option<usize>,
     /// What the warm-up queries ran into.
     pub warmup: IncidentReport,
+    /// Text of the summary file.
+    pub summary: String,
+    /// The log files, if any were written.
+    pub log_paths: Option<LogPaths>,
+    /// Errors in the detail log.
+    pub n_errors: u64,
+    /// Warnings in the detail log.
+    pub n_warnings: u64,
+}
+
+impl Outcome {
+    /// The phase whose figures are the run's result; none for accuracy runs.
+    #[must_use]
+    pub fn result(&self) -> Option<&PhaseOutcome> {
+        self.reported.map(|phase| &self.phases[phase])
+    }
+}
+
+/// Figures and verdict of a performance phase.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// The figures.
+    pub metrics: Metrics,
+    /// What they mean.
+    pub verdict: Verdict,
+}
+
+/// A piece of work around a phase, for the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhaseSpan {
+    /// The reference's name for it.
+    pub name: &'static str,
+    /// When it began, on the run's clock.
+    pub start: Nanos,
+    /// How long it took.
+    pub lasted: Nanos,
 }
 
 /// A sample that was never answered.
@@ -23,6 +63,8 @@ pub struct Outcome {
 pub struct LostSample {
     /// As it was handed to the SUT.
     pub id: SampleId,
+    /// Its sequence number in the logs.
+    pub seq: u64,
     /// Which item of the data set it asked for.
     pub index: SampleIndex,
     /// Which query of the phase it belonged to, from 0.
@@ -53,14 +95,18 @@ pub struct PhaseOutcome {
     pub loaded: Vec<SampleIndex>,
     /// Queries planned.
     pub planned_queries: u64,
+    /// Sequence number of the phase's first sample in the logs.
+    pub first_sample_seq: u64,
+    /// Sequence number of the phase's first query in the logs.
+    pub first_query_seq: u64,
     /// Start on the run's clock; all columns are relative to it.
     pub start: Nanos,
-    /// Start as wall-clock time, ns since 1970 UTC.
-    pub start_unix_ns: i64,
     /// Why issuing stopped, one per issuing thread; a cut-short wait for answers comes last.
     pub ends: Vec<EndReason>,
     /// The figures the metrics are made of.
     pub performance: PerformanceData,
+    /// Figures and verdict; performance phases in which anything was issued.
+    pub judged: Option<Judged>,
     /// Failures and answers that fit no sample.
     pub incidents: IncidentReport,
     /// Bad token reports; all 0 outside token mode.
@@ -71,6 +117,8 @@ pub struct PhaseOutcome {
     pub columns: Columns,
     /// Answers for the accuracy log, in order of completion.
     pub kept: Vec<KeptAnswer>,
+    /// What the time around the phase went into.
+    pub spans: Vec<PhaseSpan>,
 }
 
 /// Per-query and per-sample times in ns from the start of the phase; a time that was never
@@ -186,8 +234,12 @@ impl Columns {
     }
 
     /// Counts the token reports that the reference calls errors.
-    pub(crate) fn token_faults(&self, first_token_needed: bool) -> TokenFaults {
+    pub(crate) fn token_faults(&self, token_mode: bool, scenario: Scenario) -> TokenFaults {
         let mut faults = TokenFaults::default();
+        if !token_mode {
+            return faults;
+        }
+        let first_token_needed = scenario != Scenario::Offline;
         for (sample, status) in self.status.iter().enumerate() {
             if *status != SampleStatus::Completed {
                 continue;

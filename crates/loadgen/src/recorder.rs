@@ -112,6 +112,11 @@ impl Recorder {
         }
     }
 
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> usize {
+        self.status.len()
+    }
+
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }

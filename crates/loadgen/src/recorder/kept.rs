@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::sample::SampleIndex;
+
 /// Which answers are kept for the accuracy log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Keep {
@@ -40,6 +42,8 @@ impl Keep {
 pub struct KeptAnswer {
     /// Which sample of the phase, in issue-plan order.
     pub slot: usize,
+    /// Which item of the data set it asked for.
+    pub index: SampleIndex,
     /// The answer's bytes.
     pub data: Box<[u8]>,
     /// The first token's bytes, if it was reported.
@@ -84,6 +88,8 @@ impl KeptAnswers {
         let token_data = inner.first_tokens.remove(&slot).unwrap_or_default();
         inner.answers.push(KeptAnswer {
             slot,
+            // Filled in after the phase, from the plan.
+            index: SampleIndex(0),
             data,
             token_data,
             n_tokens,

@@ -1,0 +1,143 @@
+//! FindPeakPerformance as the reference runs it: its search, its messages, its reloading.
+
+use crate::error::LoadgenError;
+use crate::find_peak::{ReferenceSearch, Step};
+use crate::outcome::PhaseOutcome;
+use crate::report::keys::{self, detail as key, message};
+use crate::run::Run;
+use crate::sample::{QuerySampleLibrary, SampleIndex};
+use crate::scenario::{Phase, Scenario};
+use crate::settings::EffectiveSettings;
+use crate::verdict::Recommendation;
+
+impl Run<'_> {
+    /// Searches the peak rate; the phase to report is the best passing one, or the failing base.
+    pub(super) fn find_peak(
+        &mut self,
+        qsl: &mut dyn QuerySampleLibrary,
+    ) -> Result<Option<usize>, LoadgenError> {
+        self.log.starting(Phase::Performance, self.effective.mode);
+        if self.effective.scenario != Scenario::Server {
+            self.log
+                .error(key::ERROR_INVALID_CONFIG, message::FIND_PEAK_SERVER_ONLY);
+            return Ok(None);
+        }
+        let requested = &self.effective.requested;
+        let search = ReferenceSearch {
+            lower: self.effective.target_qps,
+            step_size: requested.server_find_peak_qps_boundary_step_size,
+            decimals: requested.server_find_peak_qps_decimals_of_precision,
+        };
+        let set = self.loadable_sets(Phase::Performance, qsl).swap_remove(0);
+        let first = self.phases.len();
+        // Index of the best passing trial.
+        let mut best = None;
+        let peak = search.run(|step| {
+            self.say(step);
+            let (qps, reloads) = match step {
+                Step::Bounded { .. } => {
+                    self.load(qsl, &set);
+                    return Some(true);
+                }
+                Step::Base { qps } | Step::Widen { upper: qps, .. } => (qps, true),
+                Step::Bisect { mid, .. } => (mid, false),
+            };
+            if reloads {
+                self.load(qsl, &set);
+            }
+            let passed = self.trial(qps, &set);
+            if reloads {
+                qsl.unload_samples(&set);
+            }
+            if passed == Some(true) {
+                best = Some(self.phases.len() - 1);
+            }
+            passed
+        });
+        if self.phases.len() > first && peak.is_some() {
+            qsl.unload_samples(&set);
+        }
+        Ok(self.report_peak(peak, best, first))
+    }
+
+    fn say(&mut self, step: Step) {
+        self.log.message(match step {
+            Step::Base { qps } => {
+                format!("FindPeakPerformance: Check validity of the base settings field: {qps:.6}")
+            }
+            Step::Widen { lower, upper } => {
+                format!("FindBoundaries: Checking fields [{lower:.6}, {upper:.6})")
+            }
+            Step::Bounded { lower, upper } => {
+                format!("FindPeakPerformance: Found boundaries: [{lower:.6}, {upper:.6})")
+            }
+            Step::Bisect { lower, upper, mid } => format!(
+                "FindPeakPerformanceBinarySearch: Testing the mid value of bounds \
+                 [{lower:.6}, {upper:.6}): {mid:.6}"
+            ),
+        });
+    }
+
+    /// One performance phase at `qps`; whether it met the latency limits, `None` if called off.
+    fn trial(&mut self, qps: f64, set: &[SampleIndex]) -> Option<bool> {
+        if self.options.cancel.is_canceled() {
+            return None;
+        }
+        let effective = self.at_rate(qps);
+        let outcome = self.phase(Phase::Performance, &effective, set);
+        let judged = outcome.judged.as_ref();
+        let passed = judged.map(|j| j.verdict.conditions.performance_constraints == Some(true));
+        let given_up = outcome.ends.iter().any(|end| end.abandons_answers());
+        self.phases.push(outcome);
+        passed.filter(|_| !given_up)
+    }
+
+    /// The settings with another rate, everything else derived as before.
+    fn at_rate(&self, qps: f64) -> EffectiveSettings {
+        let mut effective = self.effective.clone();
+        effective.target_qps = qps;
+        effective.requested.server_target_qps = qps;
+        effective
+    }
+
+    fn report_peak(
+        &mut self,
+        peak: Option<f64>,
+        best: Option<usize>,
+        first: usize,
+    ) -> Option<usize> {
+        let reported = match (peak, best) {
+            (Some(qps), Some(best)) => {
+                let text = format!("FindPeakPerformance: Found peak performance field: {qps:.6}");
+                self.log.message(text);
+                best
+            }
+            _ => {
+                let base = self.phases.get(first)?;
+                let text = base_fails_text(base);
+                self.log.error(key::ERROR_RUNTIME, text);
+                first
+            }
+        };
+        let phase = self.phases[reported].clone();
+        self.log.results(&phase);
+        Some(reported)
+    }
+}
+
+fn base_fails_text(base: &PhaseOutcome) -> String {
+    let recommendations = base.judged.iter().flat_map(|j| &j.verdict.recommendations);
+    let over_limit = recommendations.filter(|recommendation| {
+        matches!(
+            recommendation,
+            Recommendation::ReduceTargetQps
+                | Recommendation::ReduceTargetQpsForTtft
+                | Recommendation::ReduceTargetQpsForTpot
+        )
+    });
+    let texts: Vec<&str> = over_limit.map(|r| keys::recommendation(*r)).collect();
+    format!(
+        "FindPeakPerformance: Initial lower bound does not satisfy performance constraints, msg: {}",
+        texts.join(" ")
+    )
+}

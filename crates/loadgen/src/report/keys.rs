@@ -6,6 +6,8 @@
 
 use crate::verdict::Recommendation;
 
+pub use super::messages as message;
+
 /// What every detail line starts with.
 pub const LINE_MARKER: &str = ":::MLLOG ";
 /// `namespace` of every detail line.

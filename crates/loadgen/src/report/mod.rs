@@ -4,9 +4,9 @@
 
 pub mod format;
 
-pub mod keys;
-
 pub mod messages;
+
+pub mod keys;
 
 pub mod summary;
 

@@ -112,6 +112,25 @@ fn too_many_slow_for_so_few_queries() {
 }
 
 #[test]
+fn a_latency_at_the_limit_is_within_it() {
+    let data = run_of(1, 0);
+    let at_limit = EffectiveSettings {
+        target_latency_ns: 5_000_000,
+        ..settings(Scenario::Server)
+    };
+    check(&at_limit, &data, CLEAN, expect![[r#"
+        official VALID, ours VALID
+    "#]]);
+    let below = EffectiveSettings {
+        target_latency_ns: 4_999_999,
+        ..at_limit
+    };
+    let metrics = Metrics::compute(&data, &below);
+    let verdict = Verdict::judge(&metrics, &data, &below, CLEAN);
+    assert_eq!(verdict.conditions.performance_constraints, Some(false));
+}
+
+#[test]
 fn slow_beyond_repair() {
     check(
         &settings(Scenario::Server),

@@ -21,7 +21,8 @@ const DOUBT: f64 = 1.0 - CONFIDENCE;
 /// The largest term comes from [`binomial_term`], each further one from its neighbor; all are
 /// positive, so nothing cancels and the relative error stays near 1e-13 for ten million queries.
 /// Terms fall faster the further they are from the mean: a few standard deviations' worth
-/// (thousands, at ten million queries) reach the last bit.
+/// (thousands, at ten million queries) reach the last bit. A first term that underflows to 0 ends
+/// the sum at once.
 ///
 /// Example: 2 queries, 1 over, percentile 0.5 → P(0) + P(1) = 1/4 + 2/4 = 0.75.
 #[must_use]
@@ -38,7 +39,7 @@ pub fn chance_of_at_most(n_over: u64, n_queries: u64, percentile: f64) -> f64 {
         for k in n_over + 2..=n_queries {
             term *= (n_queries - k + 1) as f64 / k as f64 / odds_under;
             sum += term;
-            if term < sum * f64::EPSILON {
+            if term <= sum * f64::EPSILON {
                 break;
             }
         }
@@ -49,7 +50,7 @@ pub fn chance_of_at_most(n_over: u64, n_queries: u64, percentile: f64) -> f64 {
     for k in (1..=n_over).rev() {
         term *= k as f64 / (n_queries - k + 1) as f64 * odds_under;
         sum += term;
-        if term < sum * f64::EPSILON {
+        if term <= sum * f64::EPSILON {
             break;
         }
     }
@@ -101,7 +102,9 @@ pub fn most_over_allowed(n_queries: u64, percentile: f64) -> Option<u64> {
     if !believed(0) {
         return None;
     }
-    let (mut low, mut high) = (0, n_queries); // Invariant: low is believed, high is not.
+    // Invariant: low is believed, high is not: at least half of all runs stay at or below the mean.
+    let mean = (n_queries as f64 * (1.0 - percentile)).ceil() as u64;
+    let (mut low, mut high) = (0, (mean + 1).min(n_queries));
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if believed(middle) {

@@ -118,9 +118,14 @@ fn a_latency_at_the_limit_is_within_it() {
         target_latency_ns: 5_000_000,
         ..settings(Scenario::Server)
     };
-    check(&at_limit, &data, CLEAN, expect![[r#"
+    check(
+        &at_limit,
+        &data,
+        CLEAN,
+        expect![[r#"
         official VALID, ours VALID
-    "#]]);
+    "#]],
+    );
     let below = EffectiveSettings {
         target_latency_ns: 4_999_999,
         ..at_limit

@@ -11,6 +11,8 @@ pub mod terminal;
 
 pub mod environment;
 
+pub mod settings_args;
+
 pub mod commands;
 
 pub mod args;

@@ -21,12 +21,12 @@ pub mod strict;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::conf::apply::{Applied, Target, apply};
+use crate::conf::apply::{Applied, ERROR_INVALID_CONFIG, Target, apply};
 use crate::conf::keys::ConfKind;
 use crate::conf::mlperf::Round;
 use crate::conf::origin::Origin;
-use crate::conf::parse::{ERROR_INVALID_CONFIG, Entries};
-use crate::error::{LoadgenError, RefusedSetting};
+use crate::conf::parse::Entries;
+use crate::error::{ConfProblem, LoadgenError, RefusedSetting};
 use crate::scenario::{Mode, Scenario};
 use crate::settings::fields::set_assignment;
 use crate::settings::{NoteKind, SettingsNote, TestSettings};
@@ -87,43 +87,51 @@ impl Configured {
     /// second one does not, and is noted as an error.
     ///
     /// Returns 0, [`RC_NOT_FOUND`] or [`RC_INVALID`].
-    pub fn apply_file(
+    pub fn from_config(
         &mut self,
         path: &Path,
         kind: ConfKind,
         round: Round,
         target: Target<'_>,
     ) -> i32 {
-        self.rules_before(kind, round, target);
-        match std::fs::read(path) {
-            Ok(bytes) => self.apply_text(path, &String::from_utf8_lossy(&bytes), kind, target),
-            Err(_) => {
-                self.note_error(format!("can't open file {}", path.display()));
-                RC_NOT_FOUND
-            }
+        match self.apply_file(path, kind, round, target) {
+            Ok(()) => 0,
+            Err(LoadgenError::Io { .. }) => RC_NOT_FOUND,
+            Err(_) => RC_INVALID,
         }
     }
 
-    /// Applies a file's text alone, by the reference's rules; `path` is for the record only.
+    /// [`from_config`](Self::from_config) with the reason of a failure.
     ///
-    /// Returns 0 or [`RC_INVALID`], in which case nothing was applied.
-    pub fn apply_text(
+    /// # Errors
+    /// If the file cannot be read or has a bad line; nothing of the file is applied then.
+    pub fn apply_file(
         &mut self,
         path: &Path,
-        text: &str,
         kind: ConfKind,
+        round: Round,
         target: Target<'_>,
-    ) -> i32 {
-        match parse::parse(text) {
-            Ok(entries) => {
-                self.apply_file_entries(path, &entries, kind, target);
-                0
+    ) -> Result<(), LoadgenError> {
+        self.rules_before(kind, round, target);
+        let bytes = std::fs::read(path).map_err(|source| {
+            self.note_error(format!("can't open file {}", path.display()));
+            LoadgenError::Io {
+                path: path.to_owned(),
+                source,
             }
-            Err(errors) => {
-                self.notes.extend(errors);
-                RC_INVALID
+        })?;
+        let text = String::from_utf8_lossy(&bytes);
+        let entries = parse::parse(&text).map_err(|problems| {
+            for ConfProblem { line, text, .. } in &problems {
+                self.note_error(format!("{text}, line={line}"));
             }
-        }
+            LoadgenError::BadConfiguration {
+                path: path.to_owned(),
+                problems,
+            }
+        })?;
+        self.apply_file_entries(path, &entries, kind, target);
+        Ok(())
     }
 
     /// Applies a file that must be free of anything the reference would pass over in silence.
@@ -167,9 +175,7 @@ impl Configured {
     /// were set before the audit file.
     pub fn apply_at_start(&mut self, audit: Option<&Path>) {
         let given = self.settings.clone();
-        if let Some(path) = audit
-            && let Ok(bytes) = std::fs::read(path)
-        {
+        if let Some(path) = audit.filter(|path| path.is_file()) {
             self.notes.push(SettingsNote {
                 kind: NoteKind::Warning,
                 key: "warning_generic_message",
@@ -182,8 +188,8 @@ impl Configured {
                 model: "*",
                 scenario: self.settings.scenario,
             };
-            let text = String::from_utf8_lossy(&bytes);
-            self.apply_text(path, &text, ConfKind::Audit, target);
+            // What fails is in the notes, and the test goes on without it, as in the reference.
+            self.from_config(path, ConfKind::Audit, Round::CURRENT, target);
         }
         if self.settings.test05 {
             self.reseed_for_test05(&given);

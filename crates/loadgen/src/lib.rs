@@ -12,6 +12,8 @@ pub mod sample;
 
 pub mod schedule;
 
+pub mod plan;
+
 pub mod progress;
 
 pub mod incident;

@@ -5,6 +5,8 @@
 
 pub mod fields;
 
+pub mod effective;
+
 pub mod derive;
 
 pub mod quota;

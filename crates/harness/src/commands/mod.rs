@@ -5,6 +5,10 @@
 
 pub mod info;
 
+pub mod plan;
+
+pub mod explain;
+
 use crate::error::HarnessError;
 use crate::exit::ExitStatus;
 
@@ -13,6 +17,10 @@ use crate::exit::ExitStatus;
 pub enum Command {
     /// Show the machine and the build as a run would record them
     Info(info::InfoArgs),
+    /// Show what a run would do, query by query, without running it
+    Plan(plan::PlanArgs),
+    /// Show every effective setting and where its value came from
+    Explain(explain::ExplainArgs),
 }
 
 /// Runs the verb.
@@ -22,5 +30,7 @@ pub enum Command {
 pub fn dispatch(command: Command) -> Result<ExitStatus, HarnessError> {
     match command {
         Command::Info(args) => info::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Explain(args) => explain::run(&args),
     }
 }

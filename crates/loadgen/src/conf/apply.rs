@@ -2,10 +2,13 @@
 
 use crate::conf::keys::{ConfKind, KEY_RULES, KeyRule, Reading};
 use crate::conf::number::{integer_prefix, real_prefix};
-use crate::conf::parse::{ERROR_INVALID_CONFIG, Entries, Entry};
+use crate::conf::parse::{Entries, Entry};
 use crate::scenario::{Mode, Scenario};
 use crate::settings::fields::{Value, field};
 use crate::settings::{NoteKind, SettingsNote, TestSettings};
+
+/// Log key of everything wrong with a configuration file.
+pub(crate) const ERROR_INVALID_CONFIG: &str = "error_invalid_config";
 
 /// Whom the entries are looked up for.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,7 @@
 
 use crate::conf::keys::{ConfKind, KEY_RULES, KEYS_READ_BY_NOTHING, KeyRule, Reading};
 use crate::conf::mlperf::model_names;
-use crate::conf::parse::{Entries, Entry, is_c_space};
+use crate::conf::parse::{Entries, Entry, Fault, Word, words};
 use crate::error::ConfProblem;
 use crate::scenario::Scenario;
 use crate::settings::fields::nearest;
@@ -50,58 +50,9 @@ pub fn parse(text: &str, kind: ConfKind, model: &str) -> Result<Entries, Vec<Con
     }
 }
 
-/// A problem within a line.
-struct Fault {
-    column: usize,
-    text: String,
-}
-
-/// A word of a line.
-#[derive(Clone, Copy)]
-struct Word<'a> {
-    text: &'a str,
-    /// Of its first character, from 1.
-    column: usize,
-}
-
-impl Word<'_> {
-    fn problem(&self, text: String) -> Fault {
-        Fault {
-            column: self.column,
-            text,
-        }
-    }
-
-    /// A problem at a character inside the word.
-    fn problem_at(&self, byte: usize, text: String) -> Fault {
-        Fault {
-            column: self.column + self.text[..byte].chars().count(),
-            text,
-        }
-    }
-}
-
 struct Assignment<'a> {
     key: Word<'a>,
     value: Word<'a>,
-}
-
-fn words(content: &str) -> Vec<Word<'_>> {
-    let mut words = Vec::new();
-    let mut rest = content;
-    let mut column = 1;
-    loop {
-        let blank = rest.len() - rest.trim_start_matches(is_c_space).len();
-        column += blank; // White space of the C locale is one byte a character.
-        rest = &rest[blank..];
-        if rest.is_empty() {
-            return words;
-        }
-        let (word, after) = rest.split_at(rest.find(is_c_space).unwrap_or(rest.len()));
-        words.push(Word { text: word, column });
-        column += word.chars().count();
-        rest = after;
-    }
 }
 
 fn parse_line(content: &str) -> Result<Option<Assignment<'_>>, Fault> {

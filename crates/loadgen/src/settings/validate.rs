@@ -14,8 +14,12 @@ use crate::settings::{EffectiveSettings, TestSettings};
 pub const DRAWN_QUERY_BYTES: u64 = 12;
 /// Bytes kept per listed sample or start position.
 pub const LISTED_SAMPLE_BYTES: u64 = 4;
-/// Bytes the recorder sets aside per planned sample.
-pub const RECORD_BYTES_PER_SAMPLE: u64 = 64;
+/// Bytes the recorder keeps per query: when it was issued.
+const RECORD_BYTES_PER_QUERY: u64 = 8;
+/// Bytes the recorder keeps per sample (sent, done, status) and the results (latency).
+const RECORD_BYTES_PER_SAMPLE: u64 = 25;
+/// In token mode also first token and count, and the results TTFT, TPOT and count.
+const RECORD_BYTES_PER_TOKEN_SAMPLE: u64 = 40;
 /// More threads than the reference can log from.
 const MAX_ISSUE_THREADS: u64 = 1024;
 /// No schedule longer than this: sums of times must stay within 63 bits of nanoseconds.
@@ -55,7 +59,7 @@ impl MemoryNeed {
             queries,
             samples,
             plan_bytes: per_phase.saturating_add(set_len.saturating_mul(LISTED_SAMPLE_BYTES)),
-            record_bytes: samples.saturating_mul(RECORD_BYTES_PER_SAMPLE),
+            record_bytes: record_bytes(eff, queries, samples),
         }
     }
 
@@ -64,6 +68,18 @@ impl MemoryNeed {
     pub fn total_bytes(&self) -> u64 {
         self.plan_bytes.saturating_add(self.record_bytes)
     }
+}
+
+/// Bytes of records for as many queries and samples.
+#[must_use]
+pub fn record_bytes(eff: &EffectiveSettings, queries: u64, samples: u64) -> u64 {
+    let per_sample = if eff.requested.use_token_latencies {
+        RECORD_BYTES_PER_SAMPLE + RECORD_BYTES_PER_TOKEN_SAMPLE
+    } else {
+        RECORD_BYTES_PER_SAMPLE
+    };
+    let for_queries = queries.saturating_mul(RECORD_BYTES_PER_QUERY);
+    for_queries.saturating_add(samples.saturating_mul(per_sample))
 }
 
 /// Checks the settings against each other, the data set and this machine's memory.
@@ -300,12 +316,10 @@ fn size_problem(settings: &TestSettings, library: Library) -> Option<String> {
 }
 
 fn too_large(need: &MemoryNeed, memory: u64) -> String {
+    let (needed, there) = (gibibytes(need.total_bytes()), gibibytes(memory));
     format!(
-        "{} queries with {} samples need {} of memory, this machine has {}",
-        need.queries,
-        need.samples,
-        gibibytes(need.total_bytes()),
-        gibibytes(memory),
+        "{} samples need {needed}, this machine has {there}",
+        need.samples
     )
 }
 

@@ -104,7 +104,7 @@ fn check_run(case: &str, text: &str, run: &Value) {
         other => panic!("{case}: conf_type {other:?}"),
     };
     let mut configured = Configured::new(target.scenario);
-    let rc = configured.apply_file(&path, kind, Round::CURRENT, target);
+    let rc = configured.from_config(&path, kind, Round::CURRENT, target);
     let what = format!("{case}, {run}");
     assert_eq!(json!(rc), run["rc"], "{what}");
     assert_eq!(
@@ -145,7 +145,7 @@ fn missing_file_still_brings_the_rules() {
         scenario: Scenario::Server,
     };
     let mut configured = Configured::new(Scenario::Server);
-    let rc = configured.apply_file(
+    let rc = configured.from_config(
         Path::new("no/such/file"),
         ConfKind::User,
         Round::CURRENT,
@@ -175,12 +175,12 @@ fn second_user_conf_is_an_error_and_brings_no_rules() {
         scenario: Scenario::Server,
     };
     let mut configured = Configured::new(Scenario::Server);
-    configured.apply_file(&path, ConfKind::User, Round::CURRENT, target);
+    configured.from_config(&path, ConfKind::User, Round::CURRENT, target);
     let first = configured.settings.server_target_latency_ns;
     assert_eq!(json!(first), golden["first_has_mlperf_conf"]);
 
     configured.settings = TestSettings::default();
-    let rc = configured.apply_file(&path, ConfKind::User, Round::CURRENT, target);
+    let rc = configured.from_config(&path, ConfKind::User, Round::CURRENT, target);
     assert_eq!(json!(rc), golden["rc2"]);
     let second = &configured.settings;
     assert_eq!(

@@ -1,10 +1,12 @@
 //! Sets, order, arrivals, effective settings and log sampling against 80 runs of the reference.
 
+use prony_loadgen::plan::RunPlan;
+use prony_loadgen::plan::json::write_json;
 use prony_loadgen::rng::StdlibFlavour;
 use prony_loadgen::sample::SampleIndex;
 use prony_loadgen::scenario::{Mode, Phase};
 use prony_loadgen::schedule::{AccuracyLogSampling, PhasePlan, loadable_sets};
-use prony_loadgen::settings::{EffectiveSettings, validate};
+use prony_loadgen::settings::{EffectiveSettings, TestSettings, validate};
 use serde_json::{Value, json};
 
 use crate::data::{assert_list, golden_json, golden_path, settings_from};
@@ -62,6 +64,7 @@ fn check_case(file: &str, case: &Value) {
     check_order(file, case, &planned);
     check_due_times(file, case, &planned);
     check_logged(file, case, &eff, &planned);
+    check_json(file, &settings, (total, perf), &planned);
 }
 
 fn check_effective(file: &str, case: &Value, eff: &EffectiveSettings) {
@@ -182,6 +185,33 @@ fn check_logged(file: &str, case: &Value, eff: &EffectiveSettings, planned: &Pla
         &format!("{file}: logged indices"),
         &indices,
         &case["logged_qsl_idx"],
+    );
+}
+
+/// `prony plan --json` says what was just compared with the reference.
+fn check_json(file: &str, settings: &TestSettings, (total, perf): (u64, u64), planned: &Planned) {
+    let plan = RunPlan::new(settings, total, perf, FLAVOUR).expect("validated before");
+    let mut text = Vec::new();
+    write_json(&plan, &mut text).expect("memory takes everything");
+    let got: Value = serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let sets: Vec<Vec<u32>> = planned
+        .sets
+        .iter()
+        .map(|set| set.iter().map(|s| s.0).collect())
+        .collect();
+    assert_eq!(got["loaded_sets"], json!(sets), "{file}");
+    let mut queries = Vec::new();
+    for plan in &planned.plans {
+        queries.extend((0..plan.n_queries()).map(|q| {
+            let samples: Vec<u32> = plan.samples(q).map(|s| s.0).collect();
+            json!({ "samples": samples, "scheduled_ns": plan.due(q).0 })
+        }));
+    }
+    assert_eq!(got["queries"], json!(queries), "{file}");
+    assert_eq!(
+        got["effective"]["scenario"],
+        settings.scenario.conf_name(),
+        "{file}"
     );
 }
 

@@ -209,7 +209,8 @@ fn explanation_names_file_and_line() {
         target_qps 7 server_target_qps: DIR/user.conf:3: bert.Server.target_qps = 7
         min_sample_count 100 scenario rule: min_query_count * samples_per_query
         server_ttft_latency 5 given by the caller (--set, --scenario)
-        note: Invalid value passed to Mode key in config."#]].assert_eq(&lines.join("\n"));
+        note: Invalid value passed to Mode key in config."#]]
+    .assert_eq(&lines.join("\n"));
 }
 
 /// The seeds are those set before the audit file was read, the mode is performance.

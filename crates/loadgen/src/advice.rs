@@ -6,6 +6,7 @@ use crate::early_stopping::{Check, TailEstimate};
 use crate::metrics::{Metrics, PerformanceData};
 use crate::scenario::Scenario;
 use crate::settings::EffectiveSettings;
+use crate::stats::mean;
 
 /// Completed rate below this share of the scheduled one means the queue was growing.
 const KEEPING_UP: f64 = 0.98;
@@ -29,7 +30,7 @@ pub(crate) fn advice(
     }
     lines.extend(duration_advice(metrics, data, eff));
     if eff.scenario == Scenario::Server {
-        lines.extend(backlog_advice(metrics).or_else(|| headroom_advice(metrics, eff)));
+        lines.extend(backlog_advice(metrics, data).or_else(|| headroom_advice(metrics, eff)));
     }
     lines
 }
@@ -132,13 +133,23 @@ fn duration_advice(
     }
 }
 
-/// Says so when answers came more slowly than queries.
-fn backlog_advice(metrics: &Metrics) -> Option<String> {
+/// Says so when answers came more slowly than queries and ever later.
+///
+/// Both must hold: the completed rate of any short run is lower than the scheduled one, because
+/// the last answer's latency lies behind the last query.
+fn backlog_advice(metrics: &Metrics, data: &PerformanceData) -> Option<String> {
     let rates = &metrics.rates;
-    (rates.completed_per_s < rates.scheduled_per_s * KEEPING_UP).then(|| {
+    let quarter = data.sample_latencies_ns.len() / 4;
+    let first = mean(&data.sample_latencies_ns[..quarter]);
+    let last = mean(&data.sample_latencies_ns[data.sample_latencies_ns.len() - quarter..]);
+    let behind = rates.completed_per_s < rates.scheduled_per_s * KEEPING_UP;
+    (behind && last > first.saturating_mul(2)).then(|| {
         format!(
-            "completed {:.2} samples/s of {:.2} scheduled: the queue was growing",
-            rates.completed_per_s, rates.scheduled_per_s
+            "completed {:.2} samples/s of {:.2} scheduled, the last quarter took {:.1} times as \
+             long as the first: the queue was growing",
+            rates.completed_per_s,
+            rates.scheduled_per_s,
+            last as f64 / first as f64
         )
     })
 }

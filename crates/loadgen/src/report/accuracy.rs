@@ -130,7 +130,7 @@ mod tests {
         let plain = AccuracyEntry {
             seq_id: 7,
             qsl_idx: 1,
-            data: &[0x0a, 0xff],
+            data: &[0xaf],
             tokens: None,
         };
         let offline = TokenFields {
@@ -155,9 +155,9 @@ mod tests {
             ],
             expect![[r#"
                 [
-                { "seq_id" : 7, "qsl_idx" : 1, "data" : "0AFF" },
-                { "seq_id" : 7, "qsl_idx" : 1, "data" : "0AFF", "token_count" : -3 },
-                { "seq_id" : 7, "qsl_idx" : 1, "data" : "0AFF", "token_data" : "", "token_count" : 5 }
+                { "seq_id" : 7, "qsl_idx" : 1, "data" : "AF" },
+                { "seq_id" : 7, "qsl_idx" : 1, "data" : "AF", "token_count" : -3 },
+                { "seq_id" : 7, "qsl_idx" : 1, "data" : "AF", "token_data" : "", "token_count" : 5 }
                 ]
             "#]],
         );

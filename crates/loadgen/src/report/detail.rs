@@ -14,7 +14,7 @@ use super::format::{general, json_string};
 use super::keys::{self, detail as key};
 
 /// Lines kept of one error or warning text.
-const KEPT_PER_TEXT: u64 = 10;
+pub const KEPT_PER_TEXT: u64 = 10;
 
 /// Error and warning lines kept in all, for texts that differ in a number each time.
 const KEPT_IN_ALL: u64 = 1000;
@@ -118,13 +118,25 @@ struct Entry {
     logged_in: &'static Location<'static>,
 }
 
+/// How often a text was reported, and how many of its lines were kept.
 #[derive(Debug, Clone)]
 struct Repeat {
+    key: &'static str,
+    text: String,
+    n: u64,
+    n_kept: u64,
+}
+
+/// An error or warning, `n` times.
+struct Report {
     key: &'static str,
     severity: Severity,
     text: String,
     n: u64,
 }
+
+/// Stands for every text that came when no more lines were kept.
+const OTHER_TEXTS: &str = "other messages";
 
 /// The detail log of one test, in memory.
 #[derive(Debug, Clone, Default)]
@@ -166,19 +178,38 @@ impl DetailLog {
     /// Counts an error and keeps its line, unless the same text was kept often enough.
     #[track_caller]
     pub fn error(&mut self, at: Nanos, key: &'static str, text: impl Into<String>) {
-        self.n_errors += 1;
-        self.add_bounded(at, key, text.into(), Severity::Error);
+        self.errors(at, key, text, 1);
+    }
+
+    /// Counts `n` errors of the same text, at the cost of the lines that are kept of it.
+    #[track_caller]
+    pub fn errors(&mut self, at: Nanos, key: &'static str, text: impl Into<String>, n: u64) {
+        self.n_errors += n;
+        let (severity, text) = (Severity::Error, text.into());
+        self.add_bounded(
+            at,
+            Report {
+                key,
+                severity,
+                text,
+                n,
+            },
+        );
     }
 
     /// Counts a warning and keeps its line, unless the same text was kept often enough.
     #[track_caller]
     pub fn warning(&mut self, at: Nanos, text: impl Into<String>) {
         self.n_warnings += 1;
+        let (key, severity) = (key::WARNING_GENERIC_MESSAGE, Severity::Warning);
         self.add_bounded(
             at,
-            key::WARNING_GENERIC_MESSAGE,
-            text.into(),
-            Severity::Warning,
+            Report {
+                key,
+                severity,
+                text: text.into(),
+                n: 1,
+            },
         );
     }
 
@@ -228,12 +259,18 @@ impl DetailLog {
     }
 
     #[track_caller]
-    fn add_bounded(&mut self, at: Nanos, key: &'static str, text: String, severity: Severity) {
-        // Past the overall bound a new text is counted with all others like it.
+    fn add_bounded(&mut self, at: Nanos, report: Report) {
+        let Report {
+            key,
+            severity,
+            text,
+            n,
+        } = report;
         let is_new = !self.repeat_of.contains_key(&(severity, text.clone()));
-        let full = self.n_kept >= KEPT_IN_ALL;
-        let counted_as = if is_new && full {
-            "other messages".to_owned()
+        let room = KEPT_IN_ALL - self.n_kept;
+        // Past the overall bound new texts are counted together, or their table would grow on.
+        let counted_as = if is_new && room == 0 {
+            OTHER_TEXTS.to_owned()
         } else {
             text.clone()
         };
@@ -245,50 +282,39 @@ impl DetailLog {
         if index == next {
             self.repeats.push(Repeat {
                 key,
-                severity,
                 text: counted_as,
                 n: 0,
+                n_kept: 0,
             });
         }
-        if full || self.repeats[index].n >= KEPT_PER_TEXT {
-            self.repeats[index].n += 1;
-            return;
+        let repeat = &mut self.repeats[index];
+        let n_kept = n.min(KEPT_PER_TEXT - repeat.n_kept).min(room);
+        repeat.n += n;
+        repeat.n_kept += n_kept;
+        self.n_kept += n_kept;
+        for _ in 0..n_kept {
+            self.add(at, key, LogValue::Text(text.clone()), severity);
         }
-        self.repeats[index].n += 1;
-        self.n_kept += 1;
-        self.add(at, key, LogValue::Text(text), severity);
     }
 
     fn closing_entries(&self) -> Vec<Entry> {
         let at = self.entries.last().map_or(Nanos::ZERO, |entry| entry.at);
-        let mut closing = Vec::new();
-        for repeat in &self.repeats {
-            let kept = self.n_lines_of(repeat);
-            if repeat.n > kept {
-                let text = format!(
-                    "{} {} more times: {}",
-                    repeat.key,
-                    repeat.n - kept,
-                    repeat.text
-                );
-                closing.push(Entry {
-                    at,
-                    key: key::GENERIC_MESSAGE,
-                    value: LogValue::Text(text),
-                    severity: Severity::Plain,
-                    logged_in: Location::caller(),
-                });
+        let dropped = self
+            .repeats
+            .iter()
+            .filter(|repeat| repeat.n > repeat.n_kept);
+        let closing = dropped.map(|repeat| {
+            let n_more = repeat.n - repeat.n_kept;
+            let text = format!("{} {n_more} more times: {}", repeat.key, repeat.text);
+            Entry {
+                at,
+                key: key::GENERIC_MESSAGE,
+                value: LogValue::Text(text),
+                severity: Severity::Plain,
+                logged_in: Location::caller(),
             }
-        }
-        closing
-    }
-
-    fn n_lines_of(&self, repeat: &Repeat) -> u64 {
-        let same = |entry: &&Entry| {
-            entry.severity == repeat.severity
-                && matches!(&entry.value, LogValue::Text(text) if *text == repeat.text)
-        };
-        self.entries.iter().filter(same).count() as u64
+        });
+        closing.collect()
     }
 
     fn write_entry(&self, out: &mut impl Write, entry: &Entry) -> io::Result<()> {
@@ -377,6 +403,10 @@ mod tests {
         }
         log.warning(Nanos(2), "slow disk");
         assert_eq!((log.n_errors(), log.n_warnings()), (5000, 1));
+        let mut at_once = DetailLog::new(1, 1);
+        at_once.errors(Nanos(1), key::ERROR_RUNTIME, "n_tokens missing", 5000);
+        at_once.warning(Nanos(2), "slow disk");
+        assert!(log.lines().eq(at_once.lines()));
         let lines = parse(&text_of(&log));
         assert_eq!(lines.len(), 12);
         assert_eq!(lines[10]["metadata"]["is_warning"], true);

@@ -99,10 +99,9 @@ pub struct LogFiles {
     paths: LogPaths,
     summary: File,
     detail: BufWriter<File>,
-    /// Answers are streamed here as the run hands them over.
-    pub accuracy: AccuracyWriter<BufWriter<File>>,
-    /// Events are streamed here after a phase; none if the trace is off (its file stays empty).
-    pub trace: Option<TraceWriter<BufWriter<File>>>,
+    accuracy: AccuracyWriter<BufWriter<File>>,
+    /// None if the trace is off; its file stays empty.
+    trace: Option<TraceWriter<BufWriter<File>>>,
     copy_detail: bool,
     copy_summary: bool,
 }
@@ -134,6 +133,28 @@ impl LogFiles {
             copy_summary: settings.copy_summary_to_stdout,
             paths,
         })
+    }
+
+    /// Adds an answer to the accuracy log.
+    ///
+    /// # Errors
+    /// [`LoadgenError::Io`] with the file.
+    pub fn answer(&mut self, entry: &AccuracyEntry<'_>) -> Result<(), LoadgenError> {
+        self.accuracy.push(entry).map_err(at(&self.paths.accuracy))
+    }
+
+    /// Lets `add` write events to the trace, if it is on.
+    ///
+    /// # Errors
+    /// [`LoadgenError::Io`] with the file.
+    pub fn trace_with(
+        &mut self,
+        add: impl FnOnce(&mut TraceWriter<BufWriter<File>>) -> io::Result<()>,
+    ) -> Result<(), LoadgenError> {
+        match &mut self.trace {
+            Some(trace) => add(trace).map_err(at(&self.paths.trace)),
+            None => Ok(()),
+        }
     }
 
     /// Writes summary and detail log and closes all four files.
@@ -188,10 +209,7 @@ pub fn write_logs(
 ) -> Result<LogPaths, LoadgenError> {
     let mut files = LogFiles::create(settings, started_unix_ns)?;
     for entry in accuracy {
-        files
-            .accuracy
-            .push(entry)
-            .map_err(at(&files.paths.accuracy))?;
+        files.answer(entry)?;
     }
     files.finish(summary, detail, started_unix_ns)
 }

@@ -1,8 +1,8 @@
-//! Every string other tools look for in the logs, letter for letter, mistakes included.
+//! Every key and mark other tools look for in the logs, letter for letter, mistakes included.
 //!
 //! Submission checkers and compliance scripts match on these; nothing else in the crate spells
-//! them; whole messages are in `messages.rs`. Source: logs of LoadGen 6.0.17 in
-//! `tests/golden/loadgen`.
+//! them. Whole messages are in `messages.rs`, the labels of the summary in its layout,
+//! `summary.rs`. Source: logs of LoadGen 6.0.17 in `tests/golden/loadgen`.
 
 use crate::verdict::Recommendation;
 

@@ -167,33 +167,54 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
-    #[test]
-    fn layout_of_every_event() {
+    fn text_of(write: impl FnOnce(&mut TraceWriter<Vec<u8>>)) -> String {
         let mut writer = TraceWriter::new(Vec::new(), 9).unwrap();
+        write(&mut writer);
+        let text = String::from_utf8(writer.finish(1_796_076_679_284_521_250).unwrap()).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+        text
+    }
+
+    #[test]
+    fn header_and_footer() {
+        expect![[r#"
+            {"traceEvents":[
+            {"name":"LastTrace"}
+            ],
+            "displayTimeUnit":"ns",
+            "otherData":{
+            "ts":1796076679284521.250,
+            "version":"MLPerf LoadGen v1.0"
+            }
+            }
+        "#]]
+        .assert_eq(&text_of(|_| {}));
+    }
+
+    #[test]
+    fn span_with_escaped_arguments() {
         let args = [
             ("tid", TraceArg::Int(9)),
             ("key", TraceArg::Text("a \"b\"")),
         ];
-        let (start, lasted) = (Nanos(-36_330), Nanos(10_063_226));
-        writer
-            .span(&Span {
-                name: "Wait",
-                tid: 11,
-                start,
-                lasted,
-                args: &args,
-            })
-            .unwrap();
-        writer
-            .span(&Span {
-                name: "IssueQuery",
-                tid: 9,
-                start,
-                lasted,
-                args: &[],
-            })
-            .unwrap();
-        // The token sample of the reference's log token_sv_valid.
+        let span = Span {
+            name: "Wait",
+            tid: 11,
+            start: Nanos(-36_330),
+            lasted: Nanos(10_063_226),
+            args: &args,
+        };
+        let text = text_of(|writer| writer.span(&span).unwrap());
+        let expected = concat!(
+            r#"{"name":"Wait","ph":"X","pid":9,"tid":11,"ts":-36.330,"dur":10063.226,"#,
+            r#""args":{"tid":9,"key":"a \"b\""}},"#
+        );
+        assert_eq!(text.lines().nth(1), Some(expected));
+    }
+
+    #[test]
+    fn sample_with_token_and_counters() {
+        // The first sample of the reference's log token_sv_valid.
         let sample = SampleTrace {
             sample_seq: 0,
             query_seq: 0,
@@ -204,26 +225,23 @@ mod tests {
             done: Nanos(4_349_133),
             counters: true,
         };
-        writer.sample(&sample).unwrap();
-        let text = String::from_utf8(writer.finish(1_796_076_679_284_521_250).unwrap()).unwrap();
-        serde_json::from_str::<serde_json::Value>(&text).unwrap();
-        expect![[r#"
-            {"traceEvents":[
-            {"name":"Wait","ph":"X","pid":9,"tid":11,"ts":-36.330,"dur":10063.226,"args":{"tid":9,"key":"a \"b\""}},
-            {"name":"IssueQuery","ph":"X","pid":9,"tid":9,"ts":-36.330,"dur":10063.226,"args":{}},
-            {"name":"Token_Latency","ph": "C","pid":9,"ts":79.812,"args":{ "issue_delay":166,"issue_to_done":2169161}},
-            {"name":"Latency","ph": "C","pid":9,"ts":79.812,"args":{ "issue_delay":166,"issue_to_done":4269155}},
-            {"name":"Sample","cat":"default","ph":"b","pid":9,"id":0,"ts":79.812,"args":{"sample_seq":0,"query_seq":0,"sample_idx":12,"issue_start_ns":166,"complete_ns":4269321}},
-            {"name":"Sample","cat":"default","ph":"e", "pid":9,"id":0,"ts":4349.133},
-            {"name":"LastTrace"}
-            ],
-            "displayTimeUnit":"ns",
-            "otherData":{
-            "ts":1796076679284521.250,
-            "version":"MLPerf LoadGen v1.0"
-            }
-            }
-        "#]]
-        .assert_eq(&text);
+        let text = text_of(|writer| writer.sample(&sample).unwrap());
+        let expected = [
+            concat!(
+                r#"{"name":"Token_Latency","ph": "C","pid":9,"ts":79.812,"#,
+                r#""args":{ "issue_delay":166,"issue_to_done":2169161}},"#
+            ),
+            concat!(
+                r#"{"name":"Latency","ph": "C","pid":9,"ts":79.812,"#,
+                r#""args":{ "issue_delay":166,"issue_to_done":4269155}},"#
+            ),
+            concat!(
+                r#"{"name":"Sample","cat":"default","ph":"b","pid":9,"id":0,"ts":79.812,"#,
+                r#""args":{"sample_seq":0,"query_seq":0,"sample_idx":12,"#,
+                r#""issue_start_ns":166,"complete_ns":4269321}},"#
+            ),
+            r#"{"name":"Sample","cat":"default","ph":"e", "pid":9,"id":0,"ts":4349.133},"#,
+        ];
+        assert!(text.lines().skip(1).take(4).eq(expected), "{text}");
     }
 }

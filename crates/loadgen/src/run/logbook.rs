@@ -3,9 +3,6 @@
 //! Only between phases: while one is on, nothing is written. Which lines there are and in which
 //! order is the reference's (spec 15.2); their wording is `report`'s.
 
-use std::io;
-use std::path::Path;
-
 use crate::clock::{Clock, Nanos};
 use crate::error::LoadgenError;
 use crate::options::RunOptions;
@@ -194,26 +191,21 @@ impl<'a> Logbook<'a> {
                     n_tokens: answer.n_tokens,
                 }),
             };
-            files.accuracy.push(&entry).map_err(at("accuracy log"))?;
+            files.answer(&entry)?;
         }
-        let Some(trace) = &mut files.trace else {
-            return Ok(());
-        };
-        let offset = phase.start - self.origin;
-        for span in &phase.spans {
-            let span = Span {
-                name: span.name,
-                tid: self.tid,
-                start: span.start - self.origin,
-                lasted: span.lasted,
-                args: &[],
-            };
-            trace.span(&span).map_err(at("trace log"))?;
-        }
-        for sample in samples(phase, offset) {
-            trace.sample(&sample).map_err(at("trace log"))?;
-        }
-        Ok(())
+        let (origin, tid) = (self.origin, self.tid);
+        files.trace_with(|trace| {
+            for span in &phase.spans {
+                trace.span(&Span {
+                    name: span.name,
+                    tid,
+                    start: span.start - origin,
+                    lasted: span.lasted,
+                    args: &[],
+                })?;
+            }
+            samples(phase, phase.start - origin).try_for_each(|sample| trace.sample(&sample))
+        })
     }
 
     /// Writes everything out. The summary shows `reported`, if there is a result to show.
@@ -264,12 +256,4 @@ fn samples(phase: &PhaseOutcome, offset: Nanos) -> impl Iterator<Item = SampleTr
             counters,
         }
     })
-}
-
-fn at(what: &str) -> impl Fn(io::Error) -> LoadgenError {
-    let path = Path::new(what).to_owned();
-    move |source| LoadgenError::Io {
-        path: path.clone(),
-        source,
-    }
 }

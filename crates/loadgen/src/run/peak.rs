@@ -62,19 +62,10 @@ impl Run<'_> {
 
     fn say(&mut self, step: Step) {
         self.log.message(match step {
-            Step::Base { qps } => {
-                format!("FindPeakPerformance: Check validity of the base settings field: {qps:.6}")
-            }
-            Step::Widen { lower, upper } => {
-                format!("FindBoundaries: Checking fields [{lower:.6}, {upper:.6})")
-            }
-            Step::Bounded { lower, upper } => {
-                format!("FindPeakPerformance: Found boundaries: [{lower:.6}, {upper:.6})")
-            }
-            Step::Bisect { lower, upper, mid } => format!(
-                "FindPeakPerformanceBinarySearch: Testing the mid value of bounds \
-                 [{lower:.6}, {upper:.6}): {mid:.6}"
-            ),
+            Step::Base { qps } => message::find_peak_base(qps),
+            Step::Widen { lower, upper } => message::find_peak_widening(lower, upper),
+            Step::Bounded { lower, upper } => message::find_peak_bounds(lower, upper),
+            Step::Bisect { lower, upper, mid } => message::find_peak_bisecting(lower, upper, mid),
         });
     }
 
@@ -108,8 +99,7 @@ impl Run<'_> {
     ) -> Option<usize> {
         let reported = match (peak, best) {
             (Some(qps), Some(best)) => {
-                let text = format!("FindPeakPerformance: Found peak performance field: {qps:.6}");
-                self.log.message(text);
+                self.log.message(message::find_peak_found(qps));
                 best
             }
             _ => {
@@ -136,8 +126,5 @@ fn base_fails_text(base: &PhaseOutcome) -> String {
         )
     });
     let texts: Vec<&str> = over_limit.map(|r| keys::recommendation(*r)).collect();
-    format!(
-        "FindPeakPerformance: Initial lower bound does not satisfy performance constraints, msg: {}",
-        texts.join(" ")
-    )
+    message::find_peak_base_fails(&texts.join(" "))
 }

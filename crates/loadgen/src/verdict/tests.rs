@@ -52,9 +52,25 @@ fn check(eff: &EffectiveSettings, data: &PerformanceData, counts: OutcomeCounts,
         text.push_str(&format!("{recommendation:?}\n"));
     }
     for advice in &verdict.advice {
-        text.push_str(&format!("advice: {advice}\n"));
+        text.push_str(&wrapped(&format!("advice: {advice}")));
     }
     expected.assert_eq(&text);
+}
+
+/// Broken before the word that would pass column 76; the rest indented.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        if column + word.len() > 76 {
+            lines.push_str("\n   ");
+            column = 3;
+        }
+        lines.push_str(if column == 0 { "" } else { " " });
+        lines.push_str(word);
+        column += word.len() + 1;
+    }
+    lines + "\n"
 }
 
 const CLEAN: OutcomeCounts = OutcomeCounts {
@@ -106,7 +122,8 @@ fn too_many_slow_for_so_few_queries() {
         expect![[r#"
             official INVALID, ours INVALID
             because 100 queries are too few to trust the tail
-            advice: would pass with 42 more queries if all met the limit; at the share over it so far, with about 205 more (about 2 s)
+            advice: would pass with 42 more queries if all met the limit; at the share
+                over it so far, with about 205 more (about 2 s)
         "#]],
     );
 }
@@ -146,7 +163,8 @@ fn slow_beyond_repair() {
             because latency 20000000 ns at percentile 90, limit 10000000 ns
             because 100 queries are too few to trust the tail
             ReduceTargetQps
-            advice: would pass with 347 more queries if all met the limit; with 30.000 % over it and 10.000 % allowed, a longer run alone will not pass
+            advice: would pass with 347 more queries if all met the limit; with 30.000 %
+                over it and 10.000 % allowed, a longer run alone will not pass
         "#]],
     );
 }
@@ -161,15 +179,16 @@ fn short_runs_name_the_setting_that_was_off() {
         (
             Scenario::SingleStream,
             expect![[r#"
-            official INVALID, ours INVALID
-            because lasted 0 s, min_duration 1 s
-            because 60 queries with 100 samples, at least 100 with 100 asked
-            because 60 queries are too few to trust the tail
-            DecreaseExpectedLatency
-            ExitedEarly
-            advice: would pass with 4 more queries
-            advice: single_stream_expected_latency_ns of about 5000000 would generate enough queries
-        "#]],
+                official INVALID, ours INVALID
+                because lasted 0 s, min_duration 1 s
+                because 60 queries with 100 samples, at least 100 with 100 asked
+                because 60 queries are too few to trust the tail
+                DecreaseExpectedLatency
+                ExitedEarly
+                advice: would pass with 4 more queries
+                advice: single_stream_expected_latency_ns of about 5000000 would generate
+                    enough queries
+            "#]],
         ),
         (
             Scenario::Server,
@@ -185,13 +204,14 @@ fn short_runs_name_the_setting_that_was_off() {
         (
             Scenario::Offline,
             expect![[r#"
-            official INVALID, ours INVALID
-            because lasted 0.02 s, min_duration 1 s
-            because 60 queries with 100 samples, at least 100 with 100 asked
-            IncreaseExpectedQps
-            ExitedEarly
-            advice: offline_expected_qps of about 5000.000000 would make the query long enough
-        "#]],
+                official INVALID, ours INVALID
+                because lasted 0.02 s, min_duration 1 s
+                because 60 queries with 100 samples, at least 100 with 100 asked
+                IncreaseExpectedQps
+                ExitedEarly
+                advice: offline_expected_qps of about 5000.000000 would make the query long
+                    enough
+            "#]],
         ),
     ] {
         check(&settings(scenario), &data, CLEAN, expected);
@@ -202,6 +222,7 @@ fn short_runs_name_the_setting_that_was_off() {
 fn a_growing_queue_is_named() {
     let data = PerformanceData {
         final_query_all_samples_done_ns: 2_000_000_000,
+        sample_latencies_ns: (1..=100).map(|i| i * 100_000).collect(),
         ..run_of(1, 0)
     };
     check(
@@ -210,7 +231,8 @@ fn a_growing_queue_is_named() {
         CLEAN,
         expect![[r#"
             official VALID, ours VALID
-            advice: completed 49.50 samples/s of 99.00 scheduled: the queue was growing
+            advice: completed 49.50 samples/s of 99.00 scheduled, the last quarter took
+                6.8 times as long as the first: the queue was growing
         "#]],
     );
 }

@@ -2,4 +2,22 @@
 //!
 //! Pure: reads and writes data it is handed, asks neither network nor machine.
 
+pub mod error;
+
 pub mod environment;
+
+pub mod run_record;
+
+pub mod number;
+
+pub mod table;
+
+pub mod escape;
+
+pub mod plot;
+
+pub mod charts;
+
+pub mod html;
+
+pub use error::ReportError;

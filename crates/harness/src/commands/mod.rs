@@ -9,12 +9,18 @@ pub mod plan;
 
 pub mod explain;
 
+pub mod options;
+
+pub mod run;
+
 use crate::error::HarnessError;
 use crate::exit::ExitStatus;
 
 /// What `prony` is asked to do.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
+    /// Run one scenario against an endpoint
+    Run(run::RunArgs),
     /// Show the machine and the build as a run would record them
     Info(info::InfoArgs),
     /// Show what a run would do, query by query, without running it
@@ -29,6 +35,7 @@ pub enum Command {
 /// Whatever keeps the verb from having a result.
 pub fn dispatch(command: Command) -> Result<ExitStatus, HarnessError> {
     match command {
+        Command::Run(args) => run::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),

@@ -181,7 +181,8 @@ fn nearest_name(name: &str) -> Option<&'static str> {
 }
 
 /// The candidate nearest to `word`, at most a third of its letters away.
-pub(crate) fn nearest<'a>(
+#[must_use]
+pub fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {

@@ -51,7 +51,12 @@ pub fn run(
     let (effective, notes) = EffectiveSettings::derive(&settings, total, in_memory);
     let mut log = Logbook::open(options, qsl, sut, clock)?;
     log.notes(&options.notes);
-    if settings.test05 {
+    // Who configured the settings may have noted it already, in its place among the others.
+    let noted = options
+        .notes
+        .iter()
+        .any(|note| note.text == message::TEST05);
+    if settings.test05 && !noted {
         log.notes(&[test05_note()]);
     }
     log.notes(&notes);

@@ -17,7 +17,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let object = text.strip_prefix(LINE_MARKER).expect("the marker");
         let json: Value = serde_json::from_str(object).expect("strict JSON");
         let from = object.find("\"value\": ").expect("a value") + "\"value\": ".len();

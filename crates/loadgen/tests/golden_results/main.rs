@@ -21,3 +21,5 @@ mod figures;
 mod replay;
 
 mod logs;
+
+mod rerun;

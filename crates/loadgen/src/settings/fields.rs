@@ -182,10 +182,7 @@ fn nearest_name(name: &str) -> Option<&'static str> {
 
 /// The candidate nearest to `word`, at most a third of its letters away.
 #[must_use]
-pub fn nearest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = word.chars().count() / 3 + 1;
     candidates
         .map(|c| (edit_distance(word, c), c))

@@ -289,13 +289,12 @@ fn comparable(line: &Line, varies: Varies) -> (String, String) {
     let key = line.key.as_str();
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| key.starts_with(prefix));
     let of_the_program = ["loadgen_", "test_datetime", "get_sut_name", "power_"];
+    let measured = starts(&["result_", "early_stopping", "error_"])
+        && (key != "result_query_count" || varies >= Varies::Queries);
+    let searched = varies == Varies::Rates && starts(&["generated_", "generic_"]);
     let value = if starts(&of_the_program) {
         String::new()
-    } else if key == "result_query_count" && varies < Varies::Queries {
-        line.raw.clone()
-    } else if starts(&["result_", "early_stopping", "error_"]) {
-        without_numbers(&line.raw)
-    } else if varies == Varies::Rates && starts(&["generated_", "generic_"]) {
+    } else if measured || searched {
         without_numbers(&line.raw)
     } else {
         line.raw.clone()

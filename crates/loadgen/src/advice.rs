@@ -19,6 +19,9 @@ pub(crate) fn advice(
     eff: &EffectiveSettings,
 ) -> Vec<String> {
     let mut lines = Vec::new();
+    if eff.scenario == Scenario::Server {
+        lines.extend(rates_line(metrics));
+    }
     let checks = [
         ("", &metrics.early_latency),
         ("time to first token: ", &metrics.early_ttft),
@@ -131,6 +134,22 @@ fn duration_advice(
             None
         }
     }
+}
+
+/// The rate asked for, the one the arrivals drawn for the seeds really have, and the one achieved.
+///
+/// The draw is not rescaled to the request: with n arrivals it is off by about 1/√n. One query has
+/// no rate.
+fn rates_line(metrics: &Metrics) -> Option<String> {
+    let rates = &metrics.rates;
+    let line = format!(
+        "samples/s: requested {:.2}, drawn {:.2} ({:+.2} %), completed {:.2}",
+        rates.requested_per_s,
+        rates.scheduled_per_s,
+        (rates.scheduled_per_s / rates.requested_per_s - 1.0) * 100.0,
+        rates.completed_per_s
+    );
+    rates.scheduled_per_s.is_finite().then_some(line)
 }
 
 /// Says so when answers came more slowly than queries and ever later.

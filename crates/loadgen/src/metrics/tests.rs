@@ -1,3 +1,5 @@
+//! Figures worked by hand, and runs in which nothing or not everything was answered.
+
 use super::*;
 use crate::scenario::Mode;
 use crate::settings::TestSettings;

@@ -1,3 +1,5 @@
+//! Verdicts, reasons and advice, as text.
+
 use super::*;
 use crate::scenario::Mode;
 use crate::settings::TestSettings;
@@ -87,6 +89,7 @@ fn clean_server_run_says_how_far_the_target_could_rise() {
         CLEAN,
         expect![[r#"
             official VALID, ours VALID
+            advice: samples/s: requested 100.00, drawn 99.00 (-1.00 %), completed 99.00
             advice: target could rise to about 330.2585 samples/s (one-queue estimate)
         "#]],
     );
@@ -108,6 +111,7 @@ fn errors_count_in_our_verdict_only() {
             because 1 error logged
             because 2 samples failed
             because 1 sample never answered
+            advice: samples/s: requested 100.00, drawn 99.00 (-1.00 %), completed 99.00
             advice: target could rise to about 330.2585 samples/s (one-queue estimate)
         "#]],
     );
@@ -122,6 +126,7 @@ fn too_many_slow_for_so_few_queries() {
         expect![[r#"
             official INVALID, ours INVALID
             because 100 queries are too few to trust the tail
+            advice: samples/s: requested 100.00, drawn 99.00 (-1.00 %), completed 99.00
             advice: would pass with 42 more queries if all met the limit; at the share
                 over it so far, with about 205 more (about 2 s)
         "#]],
@@ -140,8 +145,9 @@ fn a_latency_at_the_limit_is_within_it() {
         &data,
         CLEAN,
         expect![[r#"
-        official VALID, ours VALID
-    "#]],
+            official VALID, ours VALID
+            advice: samples/s: requested 100.00, drawn 99.00 (-1.00 %), completed 99.00
+        "#]],
     );
     let below = EffectiveSettings {
         target_latency_ns: 4_999_999,
@@ -163,6 +169,7 @@ fn slow_beyond_repair() {
             because latency 20000000 ns at percentile 90, limit 10000000 ns
             because 100 queries are too few to trust the tail
             ReduceTargetQps
+            advice: samples/s: requested 100.00, drawn 99.00 (-1.00 %), completed 99.00
             advice: would pass with 347 more queries if all met the limit; with 30.000 %
                 over it and 10.000 % allowed, a longer run alone will not pass
         "#]],
@@ -193,13 +200,13 @@ fn short_runs_name_the_setting_that_was_off() {
         (
             Scenario::Server,
             expect![[r#"
-            official INVALID, ours INVALID
-            because lasted 0 s, min_duration 1 s
-            because 60 queries with 100 samples, at least 100 with 100 asked
-            IncreaseTargetQps
-            ExitedEarly
-            advice: target could rise to about 330.2585 samples/s (one-queue estimate)
-        "#]],
+                official INVALID, ours INVALID
+                because lasted 0 s, min_duration 1 s
+                because 60 queries with 100 samples, at least 100 with 100 asked
+                IncreaseTargetQps
+                ExitedEarly
+                advice: target could rise to about 330.2585 samples/s (one-queue estimate)
+            "#]],
         ),
         (
             Scenario::Offline,
@@ -231,6 +238,7 @@ fn a_growing_queue_is_named() {
         CLEAN,
         expect![[r#"
             official VALID, ours VALID
+            advice: samples/s: requested 100.00, drawn 99.00 (-1.00 %), completed 49.50
             advice: completed 49.50 samples/s of 99.00 scheduled, the last quarter took
                 6.8 times as long as the first: the queue was growing
         "#]],

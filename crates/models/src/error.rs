@@ -11,12 +11,10 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ModelError {
     /// A path that was named does not exist.
-    #[error("model {path}: no such file or folder{}", if *.looks_like_repo { " (and downloading is off or not possible)" } else { "" })]
+    #[error("model {path}: no such file or folder")]
     NotFound {
         /// The path as typed.
         path: PathBuf,
-        /// True where the name could also have been an `org/name` on a hub.
-        looks_like_repo: bool,
     },
     /// A file could not be opened, read or mapped.
     #[error("{path}: {source}")]

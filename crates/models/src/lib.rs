@@ -4,17 +4,37 @@
 //! architecture, the architecture takes its weights, and the server drives it through
 //! [`decoder::Decoder`]. The crate knows no HTTP and no async runtime.
 
-#![allow(dead_code, reason = "the architectures that use all of it land next")]
-
 pub mod error;
 
 pub mod device;
 
+pub mod config;
+
+pub mod gguf;
+
+pub mod weights;
+
+pub mod tokenizer;
+
+pub mod hub;
+
 pub mod kv_cache;
+
+pub mod parallel;
+
+pub mod kernels;
+
+pub mod layers;
 
 pub mod sampler;
 
 pub mod decoder;
+
+pub mod causal;
+
+pub mod llama;
+
+pub mod registry;
 
 pub mod load;
 
@@ -22,5 +42,5 @@ pub use decoder::{Decoder, ModelInfo, StepRow};
 pub use device::{Device, Dtype};
 pub use error::ModelError;
 pub use kv_cache::Sequence;
-pub use load::{LoadOptions, LoadedModel, ModelSource, load};
+pub use load::{LoadOptions, LoadedModel, ModelSource, load, load_from};
 pub use sampler::{NextToken, Sampler, SamplingParams};

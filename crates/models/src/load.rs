@@ -4,10 +4,20 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use crate::config::{self, ModelConfig};
 use crate::decoder::{Decoder, ModelInfo};
 use crate::device::{Device, Dtype};
 use crate::error::ModelError;
+use crate::gguf::GgufFile;
+use crate::hub::Hub;
+use crate::kernels;
+use crate::layers::Compute;
+use crate::parallel::Team;
+use crate::registry;
+use crate::tokenizer::{self, TextParts};
+use crate::weights::Weights;
 
 /// What a model is loaded from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +76,9 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Tokens the key/value cache holds, all sequences together.
     pub kv_capacity_tokens: usize,
+    /// Use this crate's own loops where the processor can run them (AVX2 and FMA). Without,
+    /// LibTorch's operators do the work, as they do on every other device.
+    pub own_kernels: bool,
 }
 
 /// A model ready to serve.
@@ -88,10 +101,140 @@ pub struct LoadedModel {
 ///
 /// # Errors
 /// Any [`ModelError`] but those of a step; none leaves a thread or file behind.
-pub fn load(source: &ModelSource, _options: &LoadOptions) -> Result<LoadedModel, ModelError> {
-    // FIXME(#2): the architectures land next; until then every source is refused by name.
-    Err(ModelError::UnsupportedArchitecture {
-        architecture: format!("{source:?}"),
-        supported: Vec::new(),
+pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<LoadedModel, ModelError> {
+    load_from(source, options, &Hub::from_env())
+}
+
+/// [`load`] with a hub that is given, not read from the environment.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_from(
+    source: &ModelSource,
+    options: &LoadOptions,
+    hub: &Hub,
+) -> Result<LoadedModel, ModelError> {
+    let (config, mut weights, text) = match files(source, hub)? {
+        Files::Gguf(path) => {
+            let file = GgufFile::open(&path)?;
+            let config = file.config()?;
+            let text = tokenizer::from_gguf(&file)?;
+            (config, Weights::from_gguf(file), text)
+        }
+        Files::Folder(folder) => {
+            let mut config = ModelConfig::read(&folder.join("config.json"))?;
+            registry::check(&config.architecture)?;
+            let generation = config::generation_eos_ids(&folder.join("generation_config.json"))?;
+            if !generation.is_empty() {
+                config.eos_ids = generation;
+            }
+            (
+                config,
+                Weights::open_folder(&folder)?,
+                tokenizer::from_folder(&folder)?,
+            )
+        }
+    };
+    let compute = Arc::new(compute(options)?);
+    let capacity = options.kv_capacity_tokens;
+    let decoder = registry::build_decoder(&config, &mut weights, &compute, capacity)?;
+    let info = decoder.info().clone();
+    let TextParts {
+        tokenizer,
+        chat_template,
+        bos_text,
+        eos_text,
+    } = text;
+    Ok(LoadedModel {
+        decoder,
+        tokenizer,
+        chat_template,
+        bos_text,
+        eos_text,
+        info,
     })
+}
+
+fn compute(options: &LoadOptions) -> Result<Compute, ModelError> {
+    options.device.prepare()?;
+    let threads = options.threads.max(1);
+    // Operators of LibTorch split their work over this many threads; see `LoadOptions::threads`.
+    tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
+    let own = options.own_kernels && options.device == Device::Cpu && kernels::available();
+    let team = own.then(|| Team::new(threads));
+    Ok(Compute {
+        device: options.device,
+        dtype: options.dtype,
+        team,
+    })
+}
+
+/// Where a model's files are.
+enum Files {
+    Folder(PathBuf),
+    Gguf(PathBuf),
+}
+
+fn files(source: &ModelSource, hub: &Hub) -> Result<Files, ModelError> {
+    let path = match source {
+        ModelSource::Path(path) => path.clone(),
+        ModelSource::Hub { repo, revision } => hub.folder(repo, revision)?,
+    };
+    if !path.exists() {
+        return Err(ModelError::NotFound { path });
+    }
+    if !path.is_dir() {
+        return Ok(Files::Gguf(path));
+    }
+    if path.join("config.json").exists() {
+        return Ok(Files::Folder(path));
+    }
+    let mut gguf: Vec<PathBuf> = std::fs::read_dir(&path)
+        .map_err(|source| ModelError::Io {
+            path: path.clone(),
+            source,
+        })?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "gguf"))
+        .collect();
+    match gguf.len() {
+        1 => Ok(Files::Gguf(gguf.remove(0))),
+        0 => Err(ModelError::MissingFile {
+            folder: path,
+            file: "config.json or .gguf file",
+        }),
+        n => Err(ModelError::Malformed {
+            path,
+            problem: format!("{n} .gguf files: name one"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_told_apart() {
+        let parse = |s: &str| s.parse::<ModelSource>().expect("never fails");
+        let hub = |repo: &str, revision: &str| ModelSource::Hub {
+            repo: repo.to_owned(),
+            revision: revision.to_owned(),
+        };
+        assert_eq!(parse("org/name"), hub("org/name", "main"));
+        assert_eq!(parse("org/name@v1.2"), hub("org/name", "v1.2"));
+        for path in [
+            "./org/name",
+            "/org/name",
+            "name",
+            "a/b/c",
+            "org/name.gguf",
+            "../x/y",
+        ] {
+            assert_eq!(parse(path), ModelSource::Path(path.into()), "{path}");
+        }
+        // A folder that exists wins over a repository of the same name.
+        assert_eq!(parse("src/layers"), ModelSource::Path("src/layers".into()));
+    }
 }

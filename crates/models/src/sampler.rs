@@ -5,6 +5,7 @@
 //! logits in memory; knows no tensors and no sequences.
 
 use crate::error::ModelError;
+use crate::kernels::sum_exp;
 
 /// How the next token is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -198,15 +199,6 @@ fn argmax(logits: &[f32]) -> Option<usize> {
         }
     }
     best.map(|(id, _)| id)
-}
-
-/// Sum of exp(logit - max) over the logits that are numbers; at least 1.
-fn sum_exp(logits: &[f32], max: f32) -> f64 {
-    logits
-        .iter()
-        .filter(|l| !l.is_nan())
-        .map(|&l| f64::from((l - max).exp()))
-        .sum()
 }
 
 /// Draw `counter` of stream `seed`, uniform in [0, 1) with 53 bits.

@@ -1,0 +1,491 @@
+//! A model's configuration, validated once: defaults filled in, contradictions refused.
+//!
+//! Reads `config.json` in both styles that hub folders use: transformers 5 (`rope_parameters`,
+//! `dtype`) and before (`rope_theta`, `rope_scaling`, `torch_dtype`). GGUF metadata becomes the
+//! same [`ModelConfig`] in `gguf.rs`. Which architecture can be built is the registry's business.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::device::Dtype;
+use crate::error::ModelError;
+
+/// What the wiring of a decoder needs to know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// As the checkpoint names it: `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Rows of the embedding.
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width inside the MLP.
+    pub intermediate_size: usize,
+    /// Decoder layers.
+    pub n_layers: usize,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key and value heads; query heads share them in equal groups.
+    pub n_kv_heads: usize,
+    /// Width of one head; not always `hidden_size / n_heads`.
+    pub head_dim: usize,
+    /// Longest sequence.
+    pub max_positions: usize,
+    /// Added to the mean square before its root.
+    pub rms_norm_eps: f64,
+    /// Rotary position embedding.
+    pub rope: RopeConfig,
+    /// True where the output matrix is the embedding.
+    pub tie_word_embeddings: bool,
+    /// True where q, k, v and o projections have a bias.
+    pub attention_bias: bool,
+    /// True where gate, up and down projections have a bias.
+    pub mlp_bias: bool,
+    /// Format the weights were stored in, where the checkpoint says.
+    pub dtype: Option<Dtype>,
+    /// Id that starts a text.
+    pub bos_id: Option<u32>,
+    /// Ids that end a text.
+    pub eos_ids: Vec<u32>,
+}
+
+/// Rotary position embedding: base and how far it is stretched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RopeConfig {
+    /// Base of the geometric series of wavelengths.
+    pub theta: f64,
+    /// Stretching for contexts longer than trained.
+    pub scaling: RopeScaling,
+}
+
+/// Ways to stretch rotary positions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RopeScaling {
+    /// As trained.
+    None,
+    /// Every wave `factor` times longer.
+    Linear {
+        /// How much longer.
+        factor: f64,
+    },
+    /// Long waves `factor` times longer, short ones kept, those between blended (Llama 3.1).
+    Llama3 {
+        /// How much longer.
+        factor: f64,
+        /// Waves longer than `original_positions / low_freq_factor` are stretched whole.
+        low_freq_factor: f64,
+        /// Waves shorter than `original_positions / high_freq_factor` are kept.
+        high_freq_factor: f64,
+        /// Context length the model was trained with.
+        original_positions: f64,
+    },
+}
+
+impl ModelConfig {
+    /// Reads `config.json`.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`], [`ModelError::Malformed`] for bad JSON or a wrong type, and
+    /// [`ModelError::Config`] with every contradiction found.
+    pub fn read(path: &Path) -> Result<Self, ModelError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ModelError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// [`ModelConfig::read`] on text already in memory; `path` is for the messages.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::read`], without I/O.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ModelError> {
+        let raw: RawConfig = serde_json::from_str(text).map_err(|e| ModelError::Malformed {
+            path: path.to_owned(),
+            problem: e.to_string(),
+        })?;
+        raw.validate().map_err(|problems| ModelError::Config {
+            path: path.to_owned(),
+            problems,
+        })
+    }
+
+    /// Every contradiction in the numbers, each naming key and value.
+    pub(crate) fn contradictions(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (key, value) in [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.n_layers),
+            ("num_attention_heads", self.n_heads),
+            ("num_key_value_heads", self.n_kv_heads),
+            ("head_dim", self.head_dim),
+            ("max_position_embeddings", self.max_positions),
+        ] {
+            // The upper end keeps every product of two sizes inside 64 bits.
+            if value == 0 || value > 1 << 30 {
+                problems.push(format!("{key} {value}: must be 1 to 2^30"));
+            }
+        }
+        if self.n_kv_heads > 0 && !self.n_heads.is_multiple_of(self.n_kv_heads) {
+            problems.push(format!(
+                "num_attention_heads {} is not a multiple of num_key_value_heads {}",
+                self.n_heads, self.n_kv_heads
+            ));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            problems.push(format!(
+                "head_dim {}: rotary pairs need an even one",
+                self.head_dim
+            ));
+        }
+        let positive = |key: &str, value: f64, problems: &mut Vec<String>| {
+            if !(value.is_finite() && value > 0.0) {
+                problems.push(format!("{key} {value}: must be a positive number"));
+            }
+        };
+        positive("rms_norm_eps", self.rms_norm_eps, &mut problems);
+        positive("rope_theta", self.rope.theta, &mut problems);
+        match self.rope.scaling {
+            RopeScaling::None => {}
+            RopeScaling::Linear { factor } => positive("rope factor", factor, &mut problems),
+            RopeScaling::Llama3 {
+                factor,
+                low_freq_factor,
+                high_freq_factor,
+                original_positions,
+            } => {
+                positive("rope factor", factor, &mut problems);
+                positive("rope low_freq_factor", low_freq_factor, &mut problems);
+                positive(
+                    "rope original_max_position_embeddings",
+                    original_positions,
+                    &mut problems,
+                );
+                if high_freq_factor.partial_cmp(&low_freq_factor)
+                    != Some(std::cmp::Ordering::Greater)
+                {
+                    problems.push(format!(
+                        "rope high_freq_factor {high_freq_factor}: must be above low_freq_factor \
+                         {low_freq_factor}"
+                    ));
+                }
+            }
+        }
+        problems
+    }
+}
+
+/// `config.json` as written; every key that changes the numbers.
+#[derive(Debug, Deserialize)]
+struct RawConfig {
+    architectures: Option<Vec<String>>,
+    model_type: Option<String>,
+    vocab_size: Option<usize>,
+    hidden_size: Option<usize>,
+    intermediate_size: Option<usize>,
+    num_hidden_layers: Option<usize>,
+    num_attention_heads: Option<usize>,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    max_position_embeddings: Option<usize>,
+    rms_norm_eps: Option<f64>,
+    rope_parameters: Option<RawRope>,
+    rope_scaling: Option<RawRope>,
+    rope_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
+    tie_word_embeddings: Option<bool>,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+    hidden_act: Option<String>,
+    dtype: Option<String>,
+    torch_dtype: Option<String>,
+    bos_token_id: Option<u32>,
+    eos_token_id: Option<Ids>,
+}
+
+/// `rope_parameters` and `rope_scaling`.
+#[derive(Debug, Default, Deserialize)]
+struct RawRope {
+    rope_type: Option<String>,
+    /// The name of `rope_type` in the oldest folders.
+    #[serde(rename = "type")]
+    old_type: Option<String>,
+    rope_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
+    factor: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    original_max_position_embeddings: Option<f64>,
+}
+
+/// One id or a list of them.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl Ids {
+    fn into_vec(self) -> Vec<u32> {
+        match self {
+            Self::One(id) => vec![id],
+            Self::Many(ids) => ids,
+        }
+    }
+}
+
+impl RawConfig {
+    /// Defaults are those of transformers' `LlamaConfig`.
+    fn validate(self) -> Result<ModelConfig, Vec<String>> {
+        let mut problems = Vec::new();
+        let mut needed = |key: &str, value: Option<usize>| {
+            value.unwrap_or_else(|| {
+                problems.push(format!("{key} is missing"));
+                1
+            })
+        };
+        let vocab_size = needed("vocab_size", self.vocab_size);
+        let hidden_size = needed("hidden_size", self.hidden_size);
+        let intermediate_size = needed("intermediate_size", self.intermediate_size);
+        let n_layers = needed("num_hidden_layers", self.num_hidden_layers);
+        let n_heads = needed("num_attention_heads", self.num_attention_heads);
+        let named = self
+            .architectures
+            .and_then(|a| a.into_iter().next())
+            .or(self.model_type);
+        let architecture = named.unwrap_or_else(|| {
+            problems.push("architectures and model_type are missing".to_owned());
+            String::new()
+        });
+        let head_dim = self.head_dim.unwrap_or_else(|| {
+            if hidden_size % n_heads.max(1) != 0 {
+                problems.push(format!(
+                    "hidden_size {hidden_size} is not a multiple of num_attention_heads {n_heads}"
+                ));
+            }
+            hidden_size / n_heads.max(1)
+        });
+        let act = self.hidden_act.as_deref().unwrap_or("silu");
+        if act != "silu" {
+            problems.push(format!("hidden_act {act}: must be silu"));
+        }
+        // The newer key wins: transformers 5 writes only that one.
+        let rope = self
+            .rope_parameters
+            .or(self.rope_scaling)
+            .unwrap_or_default();
+        let partial = rope
+            .partial_rotary_factor
+            .or(self.partial_rotary_factor)
+            .unwrap_or(1.0);
+        if partial != 1.0 {
+            problems.push(format!("partial_rotary_factor {partial}: must be 1"));
+        }
+        let max_positions = self.max_position_embeddings.unwrap_or(2048);
+        let rope = rope.validate(self.rope_theta, max_positions, &mut problems);
+        let config = ModelConfig {
+            architecture,
+            vocab_size,
+            hidden_size,
+            intermediate_size,
+            n_layers,
+            n_heads,
+            n_kv_heads: self.num_key_value_heads.unwrap_or(n_heads),
+            head_dim,
+            max_positions,
+            rms_norm_eps: self.rms_norm_eps.unwrap_or(1e-6),
+            rope,
+            tie_word_embeddings: self.tie_word_embeddings.unwrap_or(false),
+            attention_bias: self.attention_bias.unwrap_or(false),
+            mlp_bias: self.mlp_bias.unwrap_or(false),
+            dtype: self.dtype.or(self.torch_dtype).and_then(|d| d.parse().ok()),
+            bos_id: self.bos_token_id,
+            eos_ids: self.eos_token_id.map(Ids::into_vec).unwrap_or_default(),
+        };
+        problems.extend(config.contradictions());
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(problems)
+        }
+    }
+}
+
+impl RawRope {
+    fn validate(
+        self,
+        theta: Option<f64>,
+        max_positions: usize,
+        problems: &mut Vec<String>,
+    ) -> RopeConfig {
+        let mut needed = |key: &str, value: Option<f64>| {
+            value.unwrap_or_else(|| {
+                problems.push(format!("rope {key} is missing"));
+                1.0
+            })
+        };
+        let scaling = match self.rope_type.or(self.old_type).as_deref() {
+            None | Some("default") => RopeScaling::None,
+            Some("linear") => RopeScaling::Linear {
+                factor: needed("factor", self.factor),
+            },
+            Some("llama3") => RopeScaling::Llama3 {
+                factor: needed("factor", self.factor),
+                low_freq_factor: needed("low_freq_factor", self.low_freq_factor),
+                high_freq_factor: needed("high_freq_factor", self.high_freq_factor),
+                original_positions: self
+                    .original_max_position_embeddings
+                    .unwrap_or(max_positions as f64),
+            },
+            Some(other) => {
+                problems.push(format!(
+                    "rope_type {other}: must be default, linear or llama3"
+                ));
+                RopeScaling::None
+            }
+        };
+        RopeConfig {
+            theta: self.rope_theta.or(theta).unwrap_or(10_000.0),
+            scaling,
+        }
+    }
+}
+
+/// End ids of `generation_config.json`, which generation follows before `config.json`.
+///
+/// # Errors
+/// [`ModelError::Malformed`]; a file that is not there is no error.
+pub(crate) fn generation_eos_ids(path: &Path) -> Result<Vec<u32>, ModelError> {
+    #[derive(Deserialize)]
+    struct Raw {
+        eos_token_id: Option<Ids>,
+    }
+    let Ok(text) = std::fs::read_to_string(path) else {
+        return Ok(Vec::new());
+    };
+    let raw: Raw = serde_json::from_str(&text).map_err(|e| ModelError::Malformed {
+        path: path.to_owned(),
+        problem: e.to_string(),
+    })?;
+    Ok(raw.eos_token_id.map(Ids::into_vec).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#""architectures": ["LlamaForCausalLM"], "vocab_size": 512,
+        "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+        "num_attention_heads": 4"#;
+
+    fn parse(more: &str) -> Result<ModelConfig, String> {
+        let text = format!("{{{SMALL}{more}}}");
+        ModelConfig::parse(Path::new("config.json"), &text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn defaults_are_filled() {
+        let config = parse("").unwrap();
+        assert_eq!(
+            (config.n_kv_heads, config.head_dim, config.max_positions),
+            (4, 16, 2048)
+        );
+        assert_eq!(
+            config.rope,
+            RopeConfig {
+                theta: 1e4,
+                scaling: RopeScaling::None
+            }
+        );
+        assert_eq!(
+            (config.rms_norm_eps, config.tie_word_embeddings),
+            (1e-6, false)
+        );
+    }
+
+    #[test]
+    fn both_styles_give_the_same() {
+        let scaling = r#""factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32"#;
+        let new = format!(
+            r#", "dtype": "bfloat16", "eos_token_id": [2, 5],
+            "rope_parameters": {{"rope_type": "llama3", "rope_theta": 5e5, {scaling}}}"#
+        );
+        let old = format!(
+            r#", "torch_dtype": "bfloat16", "eos_token_id": [2, 5], "rope_theta": 5e5,
+            "rope_scaling": {{"type": "llama3", {scaling}}}"#
+        );
+        let config = parse(&new).unwrap();
+        assert_eq!(config, parse(&old).unwrap());
+        assert_eq!(
+            (config.dtype, config.eos_ids),
+            (Some(Dtype::Bf16), vec![2, 5])
+        );
+        let expected = RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_positions: 32.0,
+        };
+        assert_eq!(
+            config.rope,
+            RopeConfig {
+                theta: 5e5,
+                scaling: expected
+            }
+        );
+    }
+
+    #[test]
+    fn every_problem_is_named() {
+        let cases = [
+            (
+                r#", "num_key_value_heads": 3"#,
+                "config.json: num_attention_heads 4 is not a multiple of num_key_value_heads 3",
+            ),
+            (
+                r#", "head_dim": 15, "rms_norm_eps": 0.0"#,
+                "config.json: head_dim 15: rotary pairs need an even one; \
+              rms_norm_eps 0: must be a positive number",
+            ),
+            (
+                r#", "hidden_act": "gelu""#,
+                "config.json: hidden_act gelu: must be silu",
+            ),
+            (
+                r#", "rope_scaling": {"type": "yarn", "factor": 2.0}"#,
+                "config.json: rope_type yarn: must be default, linear or llama3",
+            ),
+            (
+                r#", "rope_scaling": {"type": "linear"}"#,
+                "config.json: rope factor is missing",
+            ),
+            (
+                r#", "partial_rotary_factor": 0.5"#,
+                "config.json: partial_rotary_factor 0.5: must be 1",
+            ),
+            (
+                r#", "max_position_embeddings": 0"#,
+                "config.json: max_position_embeddings 0: must be 1 to 2^30",
+            ),
+        ];
+        for (more, expected) in cases {
+            assert_eq!(parse(more).unwrap_err(), expected);
+        }
+        let empty = ModelConfig::parse(Path::new("c.json"), "{}")
+            .unwrap_err()
+            .to_string();
+        assert!(empty.starts_with("c.json: vocab_size is missing; hidden_size is missing;"));
+        let wrong = ModelConfig::parse(Path::new("c.json"), r#"{"vocab_size": -1}"#).unwrap_err();
+        assert!(
+            wrong
+                .to_string()
+                .starts_with("c.json: invalid value: integer `-1`"),
+            "{wrong}"
+        );
+    }
+}

@@ -1,0 +1,447 @@
+//! A GGUF file as configuration, vocabulary and tensors under their Hugging Face names.
+//!
+//! The container and the block formats are read by candle-core; this file gives the names and the
+//! row order of a Hugging Face checkpoint to what it finds. It builds no tokenizer (tokenizer.rs)
+//! and no tensors (weights.rs).
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
+use candle_core::quantized::{GgmlDType, ggml_file};
+use memmap2::Mmap;
+
+use crate::config::{ModelConfig, RopeConfig, RopeScaling};
+use crate::error::ModelError;
+
+/// Encodings that are decoded, for the message that refuses another.
+const SUPPORTED: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K";
+
+/// An open GGUF file.
+pub struct GgufFile {
+    path: PathBuf,
+    map: Mmap,
+    content: Content,
+    /// Invariant: each value is a key of `content.tensor_infos`.
+    hf_names: HashMap<String, String>,
+    /// Width of one rotary head, for the row order of q and k.
+    head_dim: usize,
+}
+
+impl GgufFile {
+    /// Opens and maps a file and reads its header.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] and [`ModelError::Malformed`].
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let io = |source| ModelError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(io)?;
+        #[allow(unsafe_code, reason = "mapping a file is unsafe by nature")]
+        // SAFETY: the map is read-only. Someone truncating the file under us would raise SIGBUS,
+        // as for every program that maps its weights; nothing in this process writes to it.
+        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        let malformed = |problem: String| ModelError::Malformed {
+            path: path.to_owned(),
+            problem,
+        };
+        // The reader divides by the header's alignment; a zero there panics inside the library.
+        let content = catch_unwind(AssertUnwindSafe(|| {
+            Content::read(&mut Cursor::new(&map[..]))
+        }))
+        .map_err(|_| malformed("the header is not valid".to_owned()))?
+        .map_err(|e| malformed(e.to_string()))?;
+        let hf_names = content
+            .tensor_infos
+            .keys()
+            .filter_map(|gguf| Some((hf_name(gguf)?, gguf.clone())))
+            .collect();
+        let mut this = Self {
+            path: path.to_owned(),
+            map,
+            content,
+            hf_names,
+            head_dim: 0,
+        };
+        this.head_dim = this.head_dim_of_header();
+        Ok(this)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The configuration in the metadata.
+    ///
+    /// # Errors
+    /// [`ModelError::UnsupportedArchitecture`] for a family without a wiring here, else
+    /// [`ModelError::Config`] with every missing key and contradiction.
+    pub fn config(&self) -> Result<ModelConfig, ModelError> {
+        let family = self.string("general.architecture").unwrap_or_default();
+        if family != "llama" {
+            return Err(ModelError::UnsupportedArchitecture {
+                architecture: format!("{family} (general.architecture of {})", self.path.display()),
+                supported: vec!["llama"],
+            });
+        }
+        let mut problems = Vec::new();
+        let mut needed = |key: &str| {
+            self.size(key).unwrap_or_else(|| {
+                problems.push(format!("{key} is missing or not a size"));
+                1
+            })
+        };
+        let hidden_size = needed("llama.embedding_length");
+        let n_heads = needed("llama.attention.head_count");
+        let intermediate_size = needed("llama.feed_forward_length");
+        let n_layers = needed("llama.block_count");
+        let max_positions = needed("llama.context_length");
+        let vocab_size = self
+            .embedding_rows()
+            .unwrap_or_else(|| needed("llama.vocab_size"));
+        let head_dim = self.head_dim;
+        let rotated = self.size("llama.rope.dimension_count").unwrap_or(head_dim);
+        if rotated != head_dim {
+            problems.push(format!(
+                "llama.rope.dimension_count {rotated}: must be the head width {head_dim}"
+            ));
+        }
+        let has = |hf: &str| self.hf_names.contains_key(hf);
+        let config = ModelConfig {
+            architecture: "LlamaForCausalLM".to_owned(),
+            vocab_size,
+            hidden_size,
+            intermediate_size,
+            n_layers,
+            n_heads,
+            n_kv_heads: self
+                .size("llama.attention.head_count_kv")
+                .unwrap_or(n_heads),
+            head_dim,
+            max_positions,
+            rms_norm_eps: self
+                .number("llama.attention.layer_norm_rms_epsilon")
+                .unwrap_or(1e-6),
+            rope: self.rope(&mut problems),
+            tie_word_embeddings: !has("lm_head.weight"),
+            attention_bias: has("model.layers.0.self_attn.q_proj.bias"),
+            mlp_bias: has("model.layers.0.mlp.gate_proj.bias"),
+            dtype: None,
+            bos_id: self.token_id("tokenizer.ggml.bos_token_id"),
+            eos_ids: ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"]
+                .iter()
+                .filter_map(|key| self.token_id(key))
+                .collect(),
+        };
+        problems.extend(config.contradictions());
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(ModelError::Config {
+                path: self.path.clone(),
+                problems,
+            })
+        }
+    }
+
+    fn rope(&self, problems: &mut Vec<String>) -> RopeConfig {
+        let theta = self.number("llama.rope.freq_base").unwrap_or(10_000.0);
+        let scaling = match self.string("llama.rope.scaling.type") {
+            None | Some("none") => RopeScaling::None,
+            Some("linear") => match self.number("llama.rope.scaling.factor") {
+                Some(factor) => RopeScaling::Linear { factor },
+                None => RopeScaling::None,
+            },
+            Some(other) => {
+                problems.push(format!(
+                    "llama.rope.scaling.type {other}: must be none or linear"
+                ));
+                RopeScaling::None
+            }
+        };
+        RopeConfig { theta, scaling }
+    }
+
+    fn head_dim_of_header(&self) -> usize {
+        let split = || {
+            let heads = self.size("llama.attention.head_count")?;
+            self.size("llama.embedding_length")?.checked_div(heads)
+        };
+        self.size("llama.attention.key_length")
+            .or_else(split)
+            .unwrap_or(1)
+    }
+
+    fn embedding_rows(&self) -> Option<usize> {
+        self.content
+            .tensor_infos
+            .get("token_embd.weight")?
+            .shape
+            .dims()
+            .first()
+            .copied()
+    }
+
+    /// A metadata string.
+    pub fn string(&self, key: &str) -> Option<&str> {
+        match self.content.metadata.get(key)? {
+            Value::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// A metadata array of strings.
+    pub fn strings(&self, key: &str) -> Option<Vec<&str>> {
+        let Value::Array(values) = self.content.metadata.get(key)? else {
+            return None;
+        };
+        values
+            .iter()
+            .map(|v| v.to_string().ok().map(String::as_str))
+            .collect()
+    }
+
+    /// A metadata array of integers.
+    pub fn integers(&self, key: &str) -> Option<Vec<i64>> {
+        let Value::Array(values) = self.content.metadata.get(key)? else {
+            return None;
+        };
+        values.iter().map(integer).collect()
+    }
+
+    /// A metadata truth value.
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        match self.content.metadata.get(key)? {
+            Value::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// A metadata integer that is a token id.
+    pub fn token_id(&self, key: &str) -> Option<u32> {
+        u32::try_from(integer(self.content.metadata.get(key)?)?).ok()
+    }
+
+    fn size(&self, key: &str) -> Option<usize> {
+        usize::try_from(integer(self.content.metadata.get(key)?)?).ok()
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        match self.content.metadata.get(key)? {
+            // The shortest decimal that names the f32: 1e-5 was meant, not 9.999999747e-06.
+            Value::F32(v) => v.to_string().parse().ok(),
+            Value::F64(v) => Some(*v),
+            other => integer(other).map(|i| i as f64),
+        }
+    }
+
+    /// All tensors: Hugging Face name where there is one, else the GGUF name, with the shape.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (String, Vec<usize>)> + '_ {
+        self.content.tensor_infos.iter().map(|(gguf, info)| {
+            (
+                hf_name(gguf).unwrap_or_else(|| gguf.clone()),
+                info.shape.dims().to_vec(),
+            )
+        })
+    }
+
+    /// Decodes rows `start..start + n` of a tensor, in Hugging Face row order, onto `out`.
+    /// A vector counts as one row.
+    ///
+    /// # Errors
+    /// [`ModelError::UnsupportedEncoding`], and [`ModelError::Malformed`] for a tensor that ends
+    /// past the file.
+    pub(crate) fn read_rows(
+        &self,
+        name: &str,
+        rows: std::ops::Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> Result<(), ModelError> {
+        let gguf = self.hf_names.get(name).map_or(name, String::as_str);
+        let info = &self.content.tensor_infos[gguf];
+        if !is_rotary(gguf) {
+            return self.decode(gguf, info, rows, out);
+        }
+        for row in rows {
+            let stored = stored_row(row, self.head_dim);
+            self.decode(gguf, info, stored..stored + 1, out)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes rows as stored.
+    fn decode(
+        &self,
+        gguf: &str,
+        info: &TensorInfo,
+        rows: std::ops::Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> Result<(), ModelError> {
+        let encoding = info.ggml_dtype;
+        if !is_supported(encoding) {
+            return Err(ModelError::UnsupportedEncoding {
+                tensor: gguf.to_owned(),
+                encoding: format!("{encoding:?}"),
+                supported: SUPPORTED,
+            });
+        }
+        let malformed = |problem: String| ModelError::Malformed {
+            path: self.path.clone(),
+            problem: format!("tensor {gguf}: {problem}"),
+        };
+        let cols = *info.shape.dims().last().unwrap_or(&1);
+        if !cols.is_multiple_of(encoding.block_size()) {
+            return Err(malformed(format!(
+                "row of {cols} is not a multiple of the block of {}",
+                encoding.block_size()
+            )));
+        }
+        let row_bytes = cols / encoding.block_size() * encoding.type_size();
+        let base = self.content.tensor_data_offset.saturating_add(info.offset);
+        let at = |row: usize| base.saturating_add((row * row_bytes) as u64);
+        let (from, to) = (at(rows.start), at(rows.end));
+        let bytes = usize::try_from(from)
+            .ok()
+            .zip(usize::try_from(to).ok())
+            .and_then(|(from, to)| self.map.get(from..to))
+            .ok_or_else(|| {
+                malformed(format!("ends at byte {to}, the file at {}", self.map.len()))
+            })?;
+        let cpu = candle_core::Device::Cpu;
+        let decoded = ggml_file::qtensor_from_ggml(encoding, bytes, vec![rows.len(), cols], &cpu)
+            .and_then(|q| q.dequantize(&cpu))
+            .and_then(|t| t.flatten_all()?.to_vec1::<f32>())
+            .map_err(|e| malformed(e.to_string()))?;
+        out.extend_from_slice(&decoded);
+        Ok(())
+    }
+}
+
+fn is_supported(encoding: GgmlDType) -> bool {
+    use GgmlDType::{BF16, F16, F32, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q6K, Q8_0};
+    matches!(
+        encoding,
+        F32 | F16 | BF16 | Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q4K | Q6K
+    )
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::U8(v) => Some(i64::from(*v)),
+        Value::I8(v) => Some(i64::from(*v)),
+        Value::U16(v) => Some(i64::from(*v)),
+        Value::I16(v) => Some(i64::from(*v)),
+        Value::U32(v) => Some(i64::from(*v)),
+        Value::I32(v) => Some(i64::from(*v)),
+        Value::U64(v) => i64::try_from(*v).ok(),
+        Value::I64(v) => Some(*v),
+        Value::F32(_) | Value::F64(_) | Value::Bool(_) | Value::String(_) | Value::Array(_) => None,
+    }
+}
+
+/// The Hugging Face name of a tensor of the Llama family.
+fn hf_name(gguf: &str) -> Option<String> {
+    let fixed = match gguf {
+        "token_embd.weight" => "model.embed_tokens.weight",
+        "output_norm.weight" => "model.norm.weight",
+        "output.weight" => "lm_head.weight",
+        _ => "",
+    };
+    if !fixed.is_empty() {
+        return Some(fixed.to_owned());
+    }
+    let (layer, rest) = gguf.strip_prefix("blk.")?.split_once('.')?;
+    let layer: usize = layer.parse().ok()?;
+    let (part, kind) = rest.rsplit_once('.')?;
+    let part = match part {
+        "attn_q" => "self_attn.q_proj",
+        "attn_k" => "self_attn.k_proj",
+        "attn_v" => "self_attn.v_proj",
+        "attn_output" => "self_attn.o_proj",
+        "ffn_gate" => "mlp.gate_proj",
+        "ffn_up" => "mlp.up_proj",
+        "ffn_down" => "mlp.down_proj",
+        "attn_norm" => "input_layernorm",
+        "ffn_norm" => "post_attention_layernorm",
+        _ => return None,
+    };
+    Some(format!("model.layers.{layer}.{part}.{kind}"))
+}
+
+/// True for the tensors whose rows are stored for interleaved rotary pairs.
+fn is_rotary(gguf: &str) -> bool {
+    gguf.contains(".attn_q.") || gguf.contains(".attn_k.")
+}
+
+/// Where a row of Hugging Face order is stored.
+///
+/// Hugging Face rotates (i, i + half) of a head, GGUF's Llama (2i, 2i + 1). With heads of 64, row
+/// 33 (the partner of row 1) is stored third: `stored_row(33, 64) == 3`.
+fn stored_row(row: usize, head_dim: usize) -> usize {
+    let (head, within) = (row / head_dim, row % head_dim);
+    let half = head_dim / 2;
+    head * head_dim + 2 * (within % half) + within / half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_from_pairs_to_halves() {
+        let order: Vec<usize> = (0..8).map(|r| stored_row(r, 4)).collect();
+        assert_eq!(order, [0, 2, 1, 3, 4, 6, 5, 7]);
+        assert_eq!(stored_row(33, 64), 3);
+    }
+
+    #[test]
+    fn names_become_those_of_hugging_face() {
+        let cases = [
+            ("token_embd.weight", Some("model.embed_tokens.weight")),
+            (
+                "blk.12.attn_q.weight",
+                Some("model.layers.12.self_attn.q_proj.weight"),
+            ),
+            (
+                "blk.0.ffn_norm.weight",
+                Some("model.layers.0.post_attention_layernorm.weight"),
+            ),
+            (
+                "blk.1.attn_v.bias",
+                Some("model.layers.1.self_attn.v_proj.bias"),
+            ),
+            ("rope_freqs.weight", None),
+            ("blk.x.attn_q.weight", None),
+        ];
+        for (gguf, expected) in cases {
+            assert_eq!(hf_name(gguf).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn a_broken_file_is_an_error_not_a_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.gguf");
+        let mut zero_alignment = Vec::new();
+        zero_alignment.extend_from_slice(b"GGUF\x03\0\0\0");
+        zero_alignment.extend_from_slice(&0u64.to_le_bytes());
+        zero_alignment.extend_from_slice(&1u64.to_le_bytes());
+        zero_alignment.extend_from_slice(&17u64.to_le_bytes());
+        zero_alignment.extend_from_slice(b"general.alignment\x04\0\0\0\0\0\0\0");
+        for bytes in [
+            &b"GGUF"[..],
+            b"GGUF\x03\0\0\0\xff\xff\xff\xff\xff",
+            &zero_alignment,
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let problem = GgufFile::open(&path).err().expect("refused").to_string();
+            assert!(problem.contains("x.gguf: "), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Matrices of weights, and the linear layer: `x W^T + b`.
+
+use std::sync::Arc;
+
+use tch::Tensor;
+
+use super::{Compute, numbers, numbers_mut, shape};
+use crate::error::ModelError;
+use crate::kernels::matmul::{Finish, Matmul, PackedMatrix};
+use crate::kernels::rows::LANES;
+use crate::weights::{Taken, Weights};
+
+/// Weights of one linear layer, or an embedding. Shape: `[outputs, inputs]`.
+pub enum Matrix {
+    /// For our own loops.
+    Packed(Arc<PackedMatrix>),
+    /// For LibTorch's operators.
+    Torch(Tensor),
+}
+
+impl Matrix {
+    /// Reads `parts`, one below the other: fused projections read the input once.
+    ///
+    /// # Errors
+    /// What reading a tensor can give; see [`Weights::read`].
+    pub fn read(
+        compute: &Compute,
+        weights: &Weights,
+        parts: &[&Taken],
+    ) -> Result<Self, ModelError> {
+        let rows: usize = parts.iter().map(|p| p.rows()).sum();
+        let starts = parts.iter().scan(0, |next, part| {
+            let start = *next;
+            *next += part.rows();
+            Some(move |row: usize| start + row)
+        });
+        Self::read_to(compute, weights, parts, rows, starts)
+    }
+
+    /// Reads a gate and an up projection for [`Finish::Gate`]: their panels alternate. For
+    /// LibTorch's operators gate stands above up.
+    ///
+    /// # Errors
+    /// As [`Matrix::read`].
+    pub fn read_gated(
+        compute: &Compute,
+        weights: &Weights,
+        gate: &Taken,
+        up: &Taken,
+    ) -> Result<Self, ModelError> {
+        if compute.team.is_none() {
+            return Self::read(compute, weights, &[gate, up]);
+        }
+        let rows = 2 * gate.rows().next_multiple_of(LANES);
+        let places = [0, LANES].map(|half| move |row: usize| gated_place(row, half));
+        Self::read_to(compute, weights, &[gate, up], rows, places)
+    }
+
+    fn read_to<F: Fn(usize) -> usize>(
+        compute: &Compute,
+        weights: &Weights,
+        parts: &[&Taken],
+        rows: usize,
+        places: impl IntoIterator<Item = F>,
+    ) -> Result<Self, ModelError> {
+        let cols = parts[0].cols();
+        assert!(
+            parts.iter().all(|p| p.cols() == cols),
+            "fused parts have one width"
+        );
+        if compute.team.is_some() {
+            let mut packed = PackedMatrix::zeros(compute.dtype, rows, cols);
+            for (part, place) in parts.iter().zip(places) {
+                weights.read(part, |start, piece| {
+                    for (i, row) in piece.chunks_exact(cols).enumerate() {
+                        packed.set_output(place(start + i), row);
+                    }
+                })?;
+            }
+            return Ok(Self::Packed(Arc::new(packed)));
+        }
+        let options = (compute.dtype.kind(), compute.device.torch());
+        let tensor = Tensor::f_empty([rows as i64, cols as i64], options)?;
+        let mut next = 0;
+        for part in parts {
+            let mut copied = Ok(());
+            weights.read(part, |start, piece| {
+                let n = (piece.len() / cols) as i64;
+                let copy = || -> Result<(), tch::TchError> {
+                    let piece = Tensor::f_from_slice(piece)?.f_view([n, cols as i64])?;
+                    tensor
+                        .f_narrow(0, (next + start) as i64, n)?
+                        .f_copy_(&piece)
+                };
+                if copied.is_ok() {
+                    copied = copy();
+                }
+            })?;
+            copied?;
+            next += part.rows();
+        }
+        Ok(Self::Torch(tensor))
+    }
+
+    /// Another owner of the same weights: a tied head. (Not an `Arc` around the whole: LibTorch's
+    /// tensors may move between threads but not be shared by them.)
+    pub fn share(&self) -> Self {
+        match self {
+            Self::Packed(packed) => Self::Packed(Arc::clone(packed)),
+            Self::Torch(tensor) => Self::Torch(tensor.shallow_clone()),
+        }
+    }
+
+    /// Memory held. Unit: bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.bytes(),
+            Self::Torch(tensor) => tensor.numel() * tensor.kind().elt_size_in_bytes(),
+        }
+    }
+
+    fn outputs(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.outputs(),
+            Self::Torch(tensor) => tensor.size()[0] as usize,
+        }
+    }
+}
+
+/// Where row `row` of a gate (`half` 0) or up (`half` 16) projection goes.
+fn gated_place(row: usize, half: usize) -> usize {
+    row / LANES * 2 * LANES + half + row % LANES
+}
+
+/// A linear layer.
+pub struct Linear {
+    compute: Arc<Compute>,
+    weights: Matrix,
+    bias: Option<Tensor>,
+}
+
+impl Linear {
+    /// A layer over weights, with its bias in the same order of outputs.
+    pub fn new(compute: &Arc<Compute>, weights: Matrix, bias: Option<&[f32]>) -> Self {
+        let bias = bias.map(|b| {
+            assert_eq!(b.len(), weights.outputs(), "bias out of shape");
+            Tensor::from_slice(b)
+                .to_kind(compute.kind())
+                .to_device(compute.device.torch())
+        });
+        Self {
+            compute: Arc::clone(compute),
+            weights,
+            bias,
+        }
+    }
+
+    /// Reads a layer of one or more projections side by side.
+    ///
+    /// # Errors
+    /// As [`Matrix::read`].
+    pub fn read(
+        compute: &Arc<Compute>,
+        weights: &Weights,
+        parts: &[&Taken],
+        biases: &[&Taken],
+    ) -> Result<Self, ModelError> {
+        let matrix = Matrix::read(compute, weights, parts)?;
+        let mut bias = Vec::new();
+        for part in biases {
+            bias.extend(weights.read_all(part)?);
+        }
+        let bias = (!biases.is_empty()).then_some(&bias[..]);
+        Ok(Self::new(compute, matrix, bias))
+    }
+
+    /// Reads a gate and an up projection, fused as [`Matrix::read_gated`] does.
+    ///
+    /// # Errors
+    /// As [`Matrix::read`].
+    pub fn read_gated(
+        compute: &Arc<Compute>,
+        weights: &Weights,
+        [gate, up]: [&Taken; 2],
+        biases: Option<[&Taken; 2]>,
+    ) -> Result<Self, ModelError> {
+        let matrix = Matrix::read_gated(compute, weights, gate, up)?;
+        let Some(biases) = biases else {
+            return Ok(Self::new(compute, matrix, None));
+        };
+        let mut placed = vec![0.0; matrix.outputs()];
+        for (part, half) in biases.into_iter().zip([0, LANES]) {
+            for (row, b) in weights.read_all(part)?.into_iter().enumerate() {
+                let torch = if half == 0 { row } else { gate.rows() + row };
+                let own = compute.team.is_some();
+                placed[if own { gated_place(row, half) } else { torch }] = b;
+            }
+        }
+        Ok(Self::new(compute, matrix, Some(&placed)))
+    }
+
+    /// Memory the weights take. Unit: bytes.
+    pub fn bytes(&self) -> usize {
+        self.weights.bytes()
+    }
+
+    /// Shapes: `x: [rows, inputs]` to `[rows, outputs]`.
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        match &self.weights {
+            Matrix::Packed(w) => {
+                let mut out = self.compute.empty(shape(x).0, w.outputs());
+                self.run(w, x, Finish::Store, &mut out);
+                out
+            }
+            Matrix::Torch(w) => x.linear(w, self.bias.as_ref()),
+        }
+    }
+
+    /// `sum += forward(x)`: the end of a block on the residual stream.
+    pub fn forward_add(&self, x: &Tensor, sum: &mut Tensor) {
+        match &self.weights {
+            Matrix::Packed(w) => self.run(w, x, Finish::Add, sum),
+            Matrix::Torch(w) => *sum += x.linear(w, self.bias.as_ref()),
+        }
+    }
+
+    /// `silu(gate) * up` over weights read by [`Linear::read_gated`].
+    /// Shapes: `x: [rows, inputs]` to `[rows, inner]`.
+    pub fn forward_gated(&self, x: &Tensor, inner: usize) -> Tensor {
+        match &self.weights {
+            Matrix::Packed(w) => {
+                let mut out = self.compute.empty(shape(x).0, inner);
+                self.run(w, x, Finish::Gate, &mut out);
+                out
+            }
+            Matrix::Torch(w) => {
+                let both = x.linear(w, self.bias.as_ref());
+                let inner = inner as i64;
+                both.narrow(1, 0, inner).silu() * both.narrow(1, inner, inner)
+            }
+        }
+    }
+
+    fn run(&self, w: &PackedMatrix, x: &Tensor, finish: Finish, out: &mut Tensor) {
+        assert_eq!(
+            shape(x).1,
+            w.inputs(),
+            "input has another width than the weights"
+        );
+        let team = self
+            .compute
+            .team
+            .as_ref()
+            .expect("packed weights come with a team");
+        let bias = self.bias.as_ref().map(numbers);
+        Matmul {
+            x: numbers(x),
+            w,
+            bias,
+            finish,
+        }
+        .run(team, numbers_mut(out));
+    }
+}

@@ -1,0 +1,86 @@
+//! The parts that decoders are wired from, each on LibTorch tensors.
+//!
+//! A layer runs our own loops (`kernels`) where [`Compute::team`] is there, and LibTorch's
+//! operators elsewhere: on accelerators, on processors without AVX2, or when asked to. Both are
+//! held against the same golden numbers. Shapes are asserted on entry.
+
+use tch::{Kind, Tensor};
+
+use crate::device::{Device, Dtype};
+use crate::parallel::Team;
+
+pub mod linear;
+
+pub mod embedding;
+
+pub mod norm;
+
+pub mod rope;
+
+pub mod attention;
+
+pub mod mlp;
+
+/// Where and how the layers of a model compute; one for all of them.
+pub struct Compute {
+    /// Where the tensors are.
+    pub device: Device,
+    /// Format of weights and cache.
+    pub dtype: Dtype,
+    /// Threads of our own loops; `None` means LibTorch's operators.
+    pub team: Option<Team>,
+}
+
+impl Compute {
+    /// Format of activations. Our own loops keep them in f32 at every weight format: that costs
+    /// nothing next to the weights and rounds once instead of at every operator.
+    pub fn kind(&self) -> Kind {
+        if self.team.is_some() {
+            Kind::Float
+        } else {
+            self.dtype.kind()
+        }
+    }
+
+    /// A tensor of activations whose numbers are not set yet.
+    pub fn empty(&self, rows: usize, cols: usize) -> Tensor {
+        Tensor::empty(
+            [rows as i64, cols as i64],
+            (self.kind(), self.device.torch()),
+        )
+    }
+}
+
+/// Rows and columns of a matrix of activations.
+pub(crate) fn shape(x: &Tensor) -> (usize, usize) {
+    let (rows, cols) = x.size2().expect("activations are a matrix");
+    (rows as usize, cols as usize)
+}
+
+/// The numbers of a tensor of the CPU.
+///
+/// # Panics
+/// If it is not f32, contiguous and on the CPU.
+#[allow(unsafe_code, reason = "tch hands out a raw pointer")]
+pub(crate) fn numbers(x: &Tensor) -> &[f32] {
+    assert!(is_plain(x), "tensor is not contiguous f32 on the CPU");
+    // SAFETY: contiguous f32 of `numel` elements that live as long as the tensor borrowed here.
+    // Nobody writes to them meanwhile: `numbers_mut` needs `&mut`, and layers never keep views of
+    // a tensor they hand on.
+    unsafe { std::slice::from_raw_parts(x.data_ptr().cast::<f32>(), x.numel()) }
+}
+
+/// [`numbers`] to write to.
+///
+/// # Panics
+/// As [`numbers`].
+#[allow(unsafe_code, reason = "tch hands out a raw pointer")]
+pub(crate) fn numbers_mut(x: &mut Tensor) -> &mut [f32] {
+    assert!(is_plain(x), "tensor is not contiguous f32 on the CPU");
+    // SAFETY: as in `numbers`; the borrow is exclusive.
+    unsafe { std::slice::from_raw_parts_mut(x.data_ptr().cast::<f32>(), x.numel()) }
+}
+
+fn is_plain(x: &Tensor) -> bool {
+    x.kind() == Kind::Float && x.device() == tch::Device::Cpu && x.is_contiguous()
+}

@@ -1,0 +1,225 @@
+//! `POST /v1/chat/completions`: the conversation becomes a prompt by the model's own template.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::response::{IntoResponse, Response};
+use prony_wire::openai::chat::{
+    ChatAnswer, ChatChoice, ChatDelta, ChatDeltaChoice, ChatMessage, Content,
+};
+use prony_wire::openai::{ChatChunk, ChatRequest, ChatResponse, Usage};
+
+use super::completions::{finish_reason, include_usage};
+use super::error::{ApiError, check_finish};
+use super::sse::{self, ChunkWriter};
+use super::{App, Submission, Submitted, parse};
+use crate::chat_template::Turn;
+use crate::clock;
+use crate::request::{Invalid, Params, RawParams, max_tokens};
+use crate::stream::{Delta, Wishes};
+
+pub(crate) async fn chat(
+    State(app): State<Arc<App>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let (mut request, arrived) = parse::<ChatRequest>(body)?;
+    app.check_model(request.model.as_deref())?;
+    let turns = turns(request.messages.take())?;
+    let params = params(&request)?;
+    let max_tokens = match request.max_completion_tokens {
+        None => max_tokens("max_tokens", request.max_tokens)?,
+        newer => max_tokens("max_completion_tokens", newer)?,
+    };
+    let wishes = Wishes {
+        stream: request.stream.unwrap_or(false),
+        ids: request.return_token_ids.unwrap_or(false),
+    };
+    let include_usage = include_usage(request.stream_options, wishes)?;
+    let text = render(&app, &turns)?;
+    // The template has written the start token itself.
+    let prompts = vec![app.encode(text, false).await?];
+    let submitted = app.submit(Submission { prompts, max_tokens, params, wishes, arrived })?;
+    let frame = Frame {
+        id: app.request_ids.next("chatcmpl"),
+        created: clock::unix_seconds(),
+        app: Arc::clone(&app),
+        with_ids: wishes.ids,
+        include_usage,
+        role_sent: false,
+    };
+    tracing::debug!(request_id = frame.id, n_prompt = submitted.n_prompt, "chat accepted");
+    if wishes.stream {
+        Ok(sse::response(submitted, frame, include_usage))
+    } else {
+        whole(submitted, &frame).await
+    }
+}
+
+fn render(app: &App, turns: &[Turn]) -> Result<String, ApiError> {
+    let Some(template) = &app.texts.chat_template else {
+        let message = "messages: this model has no chat template; use /v1/completions";
+        return Err(Invalid::new("messages", message).into());
+    };
+    template.render(turns).map_err(|e| Invalid::new("messages", e.to_string()).into())
+}
+
+fn turns(messages: Option<Vec<ChatMessage>>) -> Result<Vec<Turn>, Invalid> {
+    let messages = messages.unwrap_or_default();
+    if messages.is_empty() {
+        return Err(Invalid::new("messages", "messages: missing or empty"));
+    }
+    messages
+        .into_iter()
+        .map(|ChatMessage { role, content, name }| {
+            Ok(Turn { role, content: content.map_or_else(|| Ok(String::new()), text_of)?, name })
+        })
+        .collect()
+}
+
+fn text_of(content: Content) -> Result<String, Invalid> {
+    match content {
+        Content::Text(text) => Ok(text),
+        Content::Parts(parts) => parts
+            .into_iter()
+            .map(|part| match (part.kind.as_str(), part.text) {
+                ("text", Some(text)) => Ok(text),
+                (kind, _) => {
+                    let message = format!("messages: a part of type {kind}, must be text");
+                    Err(Invalid::new("messages", message))
+                }
+            })
+            .collect(),
+    }
+}
+
+fn params(request: &ChatRequest) -> Result<Params, Invalid> {
+    let is_text = |format: &serde_json::Value| format.get("type").is_some_and(|t| t == "text");
+    let unsupported = [
+        ("logprobs", request.logprobs == Some(true)),
+        ("top_logprobs", request.top_logprobs.is_some_and(|n| n > 0)),
+        ("tools", request.tools.as_ref().is_some_and(|tools| !tools.is_empty())),
+        ("response_format", request.response_format.as_ref().is_some_and(|f| !is_text(f))),
+    ];
+    if let Some((param, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
+        return Err(Invalid::new(param, format!("{param}: not supported yet")));
+    }
+    RawParams {
+        temperature: request.temperature,
+        top_p: request.top_p,
+        top_k: request.top_k,
+        seed: request.seed,
+        stop: request.stop.as_ref().map_or_else(Vec::new, |stop| stop.as_slice().to_vec()),
+        ignore_eos: request.ignore_eos,
+        min_tokens: request.min_tokens,
+        n: request.n,
+        presence_penalty: request.presence_penalty,
+        frequency_penalty: request.frequency_penalty,
+        repetition_penalty: request.repetition_penalty,
+        has_logit_bias: request.logit_bias.as_ref().is_some_and(|bias| !bias.is_empty()),
+    }
+    .validate()
+}
+
+fn choice(delta: &Delta, with_ids: bool) -> ChatChoice<'_> {
+    ChatChoice {
+        index: delta.index as u32,
+        message: ChatAnswer {
+            role: Cow::Borrowed("assistant"),
+            content: Some(Cow::Borrowed(delta.text.as_str())),
+        },
+        logprobs: None,
+        finish_reason: finish_reason(delta.finish),
+        token_ids: with_ids.then_some(Cow::Borrowed(&delta.ids[..])),
+    }
+}
+
+async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError> {
+    let Submitted { mut answer, open, n_prompt } = submitted;
+    let deltas = answer.all().await;
+    drop(open);
+    for delta in &deltas {
+        check_finish(delta.finish)?;
+    }
+    let n_generated = deltas.iter().map(|delta| delta.n_tokens).sum();
+    let response = ChatResponse {
+        id: Cow::Borrowed(&frame.id),
+        object: Cow::Borrowed("chat.completion"),
+        created: frame.created,
+        model: Cow::Borrowed(&frame.app.model_name),
+        choices: deltas.iter().map(|delta| choice(delta, frame.with_ids)).collect(),
+        usage: Some(sse::usage(n_prompt, n_generated)),
+    };
+    Ok(Json(response).into_response())
+}
+
+/// What is the same in every chunk of a request.
+struct Frame {
+    id: String,
+    created: u64,
+    app: Arc<App>,
+    with_ids: bool,
+    include_usage: bool,
+    role_sent: bool,
+}
+
+impl Frame {
+    fn chunk<'a>(
+        &'a self,
+        choices: Vec<ChatDeltaChoice<'a>>,
+        usage: Option<Option<Usage>>,
+    ) -> ChatChunk<'a> {
+        ChatChunk {
+            id: Cow::Borrowed(&self.id),
+            object: Cow::Borrowed("chat.completion.chunk"),
+            created: self.created,
+            model: Cow::Borrowed(&self.app.model_name),
+            choices,
+            usage,
+        }
+    }
+
+    /// The role goes out together with the first token, not before it: a client that takes the
+    /// first event for the first token must not measure a server that has done nothing yet.
+    fn write_role(&mut self, out: &mut Vec<u8>) {
+        self.role_sent = true;
+        let choice = ChatDeltaChoice {
+            index: 0,
+            delta: ChatDelta {
+                role: Some(Cow::Borrowed("assistant")),
+                content: Some(Cow::Borrowed("")),
+            },
+            logprobs: None,
+            finish_reason: None,
+            token_ids: None,
+        };
+        sse::write(out, &self.chunk(vec![choice], self.include_usage.then_some(None)));
+    }
+}
+
+impl ChunkWriter for Frame {
+    fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
+        if delta.text.is_empty() && delta.finish.is_none() && !self.with_ids {
+            return;
+        }
+        if !self.role_sent {
+            self.write_role(out);
+        }
+        let content = (!delta.text.is_empty()).then_some(Cow::Borrowed(delta.text.as_str()));
+        let choice = ChatDeltaChoice {
+            index: delta.index as u32,
+            delta: ChatDelta { role: None, content },
+            logprobs: None,
+            finish_reason: finish_reason(delta.finish),
+            token_ids: self.with_ids.then_some(Cow::Borrowed(&delta.ids[..])),
+        };
+        sse::write(out, &self.chunk(vec![choice], self.include_usage.then_some(None)));
+    }
+
+    fn usage(&mut self, usage: Usage, out: &mut Vec<u8>) {
+        sse::write(out, &self.chunk(Vec::new(), Some(Some(usage))));
+    }
+}

@@ -1,0 +1,197 @@
+//! `POST /v1/completions`: continue one text or several, given as text or as token ids.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::response::{IntoResponse, Response};
+use prony_wire::openai::completions::CompletionChoice;
+use prony_wire::openai::{CompletionRequest, CompletionResponse, FinishReason, Prompt, Usage};
+
+use super::error::{ApiError, check_finish};
+use super::sse::{self, ChunkWriter};
+use super::{App, Submission, Submitted, parse};
+use crate::clock;
+use crate::request::{Invalid, Params, RawParams, max_tokens};
+use crate::stream::{Delta, Finish, Wishes};
+
+/// OpenAI's default for completions; chat has none.
+const DEFAULT_MAX_TOKENS: usize = 16;
+
+/// Most prompts in one request.
+const MAX_PROMPTS: usize = 4096;
+
+pub(crate) async fn completions(
+    State(app): State<Arc<App>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let (mut request, arrived) = parse::<CompletionRequest>(body)?;
+    app.check_model(request.model.as_deref())?;
+    let prompt = request.prompt.take();
+    let params = params(&request)?;
+    let max_tokens = max_tokens("max_tokens", request.max_tokens)?.unwrap_or(DEFAULT_MAX_TOKENS);
+    let wishes = Wishes {
+        stream: request.stream.unwrap_or(false),
+        ids: request.return_token_ids.unwrap_or(false),
+    };
+    let include_usage = include_usage(request.stream_options, wishes)?;
+    let prompts = prompts(&app, prompt).await?;
+    let submission =
+        Submission { prompts, max_tokens: Some(max_tokens), params, wishes, arrived };
+    let submitted = app.submit(submission)?;
+    let frame = Frame {
+        id: app.request_ids.next("cmpl"),
+        created: clock::unix_seconds(),
+        app: Arc::clone(&app),
+        with_ids: wishes.ids,
+        include_usage,
+    };
+    tracing::debug!(request_id = frame.id, n_prompt = submitted.n_prompt, "completion accepted");
+    if wishes.stream {
+        Ok(sse::response(submitted, frame, include_usage))
+    } else {
+        whole(submitted, &frame).await
+    }
+}
+
+/// `stream_options.include_usage`, which means something only in a stream.
+pub(crate) fn include_usage(
+    options: Option<prony_wire::openai::StreamOptions>,
+    wishes: Wishes,
+) -> Result<bool, Invalid> {
+    match options {
+        Some(_) if !wishes.stream => {
+            Err(Invalid::new("stream_options", "stream_options: only allowed with stream"))
+        }
+        options => Ok(options.and_then(|o| o.include_usage).unwrap_or(false)),
+    }
+}
+
+fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
+    let unsupported = [
+        ("echo", request.echo == Some(true)),
+        ("logprobs", request.logprobs.is_some()),
+        ("suffix", request.suffix.as_ref().is_some_and(|s| !s.is_empty())),
+        ("best_of", request.best_of.is_some_and(|n| n != 1)),
+    ];
+    if let Some((param, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
+        return Err(Invalid::new(param, format!("{param}: not supported yet")));
+    }
+    RawParams {
+        temperature: request.temperature,
+        top_p: request.top_p,
+        top_k: request.top_k,
+        seed: request.seed,
+        stop: request.stop.as_ref().map_or_else(Vec::new, |stop| stop.as_slice().to_vec()),
+        ignore_eos: request.ignore_eos,
+        min_tokens: request.min_tokens,
+        n: request.n,
+        presence_penalty: request.presence_penalty,
+        frequency_penalty: request.frequency_penalty,
+        repetition_penalty: request.repetition_penalty,
+        has_logit_bias: request.logit_bias.as_ref().is_some_and(|bias| !bias.is_empty()),
+    }
+    .validate()
+}
+
+async fn prompts(app: &App, prompt: Option<Prompt>) -> Result<Vec<Vec<u32>>, ApiError> {
+    let lists = match prompt {
+        None => return Err(Invalid::new("prompt", "prompt: missing").into()),
+        Some(Prompt::Ids(ids)) => vec![ids],
+        Some(Prompt::IdLists(lists)) => lists,
+        Some(Prompt::Text(text)) => vec![app.encode(text, true).await?],
+        Some(Prompt::Texts(texts)) => {
+            check_n_prompts(texts.len())?;
+            let mut lists = Vec::with_capacity(texts.len());
+            for text in texts {
+                lists.push(app.encode(text, true).await?);
+            }
+            lists
+        }
+    };
+    check_n_prompts(lists.len())?;
+    Ok(lists)
+}
+
+fn check_n_prompts(n: usize) -> Result<(), Invalid> {
+    if n == 0 || n > MAX_PROMPTS {
+        return Err(Invalid::new("prompt", format!("prompt: {n} of them, must be 1 to {MAX_PROMPTS}")));
+    }
+    Ok(())
+}
+
+async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError> {
+    let Submitted { mut answer, open, n_prompt } = submitted;
+    let deltas = answer.all().await;
+    drop(open);
+    for delta in &deltas {
+        check_finish(delta.finish)?;
+    }
+    let n_generated = deltas.iter().map(|delta| delta.n_tokens).sum();
+    let choices = deltas.iter().map(|delta| frame.choice(delta)).collect();
+    Ok(Json(frame.response(choices, Some(Some(sse::usage(n_prompt, n_generated))))).into_response())
+}
+
+/// What is the same in every chunk of a request.
+struct Frame {
+    id: String,
+    created: u64,
+    app: Arc<App>,
+    with_ids: bool,
+    include_usage: bool,
+}
+
+impl Frame {
+    fn response<'a>(
+        &'a self,
+        choices: Vec<CompletionChoice<'a>>,
+        usage: Option<Option<Usage>>,
+    ) -> CompletionResponse<'a> {
+        CompletionResponse {
+            id: Cow::Borrowed(&self.id),
+            object: Cow::Borrowed("text_completion"),
+            created: self.created,
+            model: Cow::Borrowed(&self.app.model_name),
+            choices,
+            usage,
+        }
+    }
+
+    fn choice<'a>(&self, delta: &'a Delta) -> CompletionChoice<'a> {
+        CompletionChoice {
+            index: delta.index as u32,
+            text: Cow::Borrowed(&delta.text),
+            logprobs: None,
+            finish_reason: finish_reason(delta.finish),
+            token_ids: self.with_ids.then_some(Cow::Borrowed(&delta.ids[..])),
+        }
+    }
+}
+
+impl ChunkWriter for Frame {
+    fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
+        // A token whose text is held back (half a character, the start of a stop string) is no news
+        // to a client that reads text.
+        if delta.text.is_empty() && delta.finish.is_none() && !self.with_ids {
+            return;
+        }
+        let usage = self.include_usage.then_some(None);
+        sse::write(out, &self.response(vec![self.choice(delta)], usage));
+    }
+
+    fn usage(&mut self, usage: Usage, out: &mut Vec<u8>) {
+        sse::write(out, &self.response(Vec::new(), Some(Some(usage))));
+    }
+}
+
+/// The wire's word; sequences that failed never get that far.
+pub(crate) fn finish_reason(finish: Option<Finish>) -> Option<FinishReason> {
+    finish.map(|finish| match finish {
+        Finish::Stop => FinishReason::Stop,
+        Finish::Length => FinishReason::Length,
+        Finish::Failed | Finish::Aborted => FinishReason::Other,
+    })
+}

@@ -1,0 +1,163 @@
+//! The HTTP routes, one a file, and what they share: the application's state and the way in.
+//!
+//! Wire types stop here. `error` alone turns refusals and failures into statuses; `sse` alone
+//! writes event streams.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use serde::de::DeserializeOwned;
+
+use crate::admission::{Admission, OpenRequest};
+use crate::backend::Texts;
+use crate::clock;
+use crate::engine::Status;
+use crate::metrics::Metrics;
+use crate::queue::{Inbox, Waiting};
+use crate::request::{Generate, Params};
+use crate::stream::{self, Answer, Wishes};
+
+pub mod error;
+
+pub mod sse;
+
+pub mod health;
+
+pub mod metrics;
+
+pub mod models;
+
+pub mod completions;
+
+pub mod chat;
+
+use error::ApiError;
+
+/// Texts up to this long are tokenized on the network thread: about half a millisecond, which is
+/// what handing them to another thread and back may cost on a busy machine.
+const QUICK_TEXT_BYTES: usize = 4096;
+
+/// Everything the routes need. One for the process, shared.
+#[derive(Debug)]
+pub struct App {
+    /// Name clients put into `model`.
+    pub model_name: String,
+    /// Text to ids, ids to bytes, messages to text.
+    pub texts: Texts,
+    /// The gate.
+    pub admission: Admission,
+    /// The way to the engine.
+    pub inbox: Arc<Inbox>,
+    /// How the engine does.
+    pub status: Arc<Status>,
+    /// What has been counted.
+    pub metrics: Arc<Metrics>,
+    /// Unix time of the start.
+    pub created: u64,
+    /// Names for requests.
+    pub request_ids: RequestIds,
+}
+
+/// Gives every request of this process another name.
+#[derive(Debug)]
+pub struct RequestIds {
+    base: u64,
+    next: AtomicU64,
+}
+
+impl Default for RequestIds {
+    /// Starts at a random number, so that two runs of the server do not repeat their names.
+    fn default() -> Self {
+        RequestIds { base: RandomState::new().hash_one(1u8), next: AtomicU64::new(0) }
+    }
+}
+
+impl RequestIds {
+    fn next(&self, prefix: &str) -> String {
+        // Relaxed: only distinctness matters.
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{prefix}-{:016x}", self.base.wrapping_add(n))
+    }
+}
+
+/// A request as the routes hand it in: one sequence a prompt.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) prompts: Vec<Vec<u32>>,
+    /// `None` gives each prompt all the room behind it.
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) params: Params,
+    pub(crate) wishes: Wishes,
+    pub(crate) arrived: Instant,
+}
+
+/// A request on its way: its answer, and the mark that it is open.
+#[derive(Debug)]
+pub(crate) struct Submitted {
+    pub(crate) answer: Answer,
+    pub(crate) open: OpenRequest,
+    /// Tokens of all prompts together.
+    pub(crate) n_prompt: usize,
+}
+
+impl App {
+    /// Checks, admits and queues; all of a request's prompts or none.
+    pub(crate) fn submit(&self, submission: Submission) -> Result<Submitted, ApiError> {
+        let Submission { prompts, max_tokens, params, wishes, arrived } = submission;
+        let mut requests = Vec::with_capacity(prompts.len());
+        for prompt in prompts {
+            let max_tokens = max_tokens.unwrap_or_else(|| self.admission.room_after(prompt.len()));
+            self.admission.check(&prompt, max_tokens)?;
+            requests.push(Generate { prompt, max_tokens, params: params.clone() });
+        }
+        let lengths: Vec<usize> = requests.iter().map(|r| r.prompt.len()).collect();
+        let (open, permits) = self.admission.admit(&lengths)?;
+        let bell = Arc::clone(self.inbox.bell());
+        let (answer, outlets) = stream::open(requests.len(), wishes, bell);
+        self.inbox.push(
+            requests.into_iter().zip(outlets).zip(permits).map(|((request, outlet), permit)| {
+                Waiting { request, outlet, permit, arrived }
+            }),
+        );
+        Ok(Submitted { answer, open, n_prompt: lengths.iter().sum() })
+    }
+
+    /// Whether `model` is served here; a request may leave it out.
+    pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
+        match model {
+            Some(name) if name != self.model_name => Err(ApiError::UnknownModel {
+                asked: name.to_owned(),
+                served: self.model_name.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Text to ids, off the network threads when it is long enough to hold them up.
+    pub(crate) async fn encode(&self, text: String, special: bool) -> Result<Vec<u32>, ApiError> {
+        let tokenizer = Arc::clone(&self.texts.tokenizer);
+        let ids = if text.len() <= QUICK_TEXT_BYTES {
+            tokenizer.encode(&text, special)
+        } else {
+            // Awaited right here: the task has an owner.
+            tokio::task::spawn_blocking(move || tokenizer.encode(&text, special))
+                .await
+                .map_err(|_| ApiError::EngineFailed)?
+        };
+        ids.map_err(|e| ApiError::Unusable { param: "prompt", message: e.to_string() })
+    }
+}
+
+/// Reads a body as JSON, whatever its content type says; curl and old clients get it wrong.
+pub(crate) fn parse<T: DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+) -> Result<(T, Instant), ApiError> {
+    let arrived = clock::now();
+    let body = body.map_err(|rejection| ApiError::Body(rejection.status()))?;
+    let parsed = serde_json::from_slice(&body).map_err(|e| ApiError::Json(e.to_string()))?;
+    Ok((parsed, arrived))
+}

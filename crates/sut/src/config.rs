@@ -1,0 +1,409 @@
+//! The command line as typed ([`Args`]), and the validated [`Config`] made of it once.
+//!
+//! Inner code takes only `Config`. What needs the model to be loaded first (how long a sequence
+//! may be, say) is not decided here.
+
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::error::SutError;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 ended by SIGTERM or SIGINT · 1 the engine or the system failed, or a second signal \
+cut the drain short · 2 usage or configuration, address in use · 3 the model or its device could \
+not be loaded.
+
+Threads: one engine thread computes, with a LibTorch team of --threads; --http-threads more serve \
+the network. All of them sleep when there is nothing to do.";
+
+/// An inference server with continuous batching.
+#[derive(Debug, Parser)]
+#[command(name = "prony-sut", version, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs of `prony-sut`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Load a model and serve it over HTTP
+    #[command(after_help = EXIT_CODES)]
+    Serve(Args),
+}
+
+/// What computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendName {
+    /// A model on LibTorch.
+    Torch,
+    /// No model: repeats the prompt at a set pace.
+    Echo,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Number format of weights and cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DtypeName {
+    /// IEEE single precision.
+    F32,
+    /// bfloat16.
+    Bf16,
+}
+
+/// The flags of `prony-sut serve`, not yet checked against each other.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Model folder, GGUF file, or org/name[@revision] on the Hub
+    #[arg(long)]
+    pub model: Option<String>,
+    /// What computes
+    #[arg(long, value_enum, default_value = "torch")]
+    pub backend: BackendName,
+    /// Address to listen on; the default can only be reached from this machine
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// Port to listen on; 0 picks a free one and prints it
+    #[arg(long, default_value_t = 8000)]
+    pub port: u16,
+    /// Name clients put into "model" [default: last part of --model]
+    #[arg(long)]
+    pub served_model_name: Option<String>,
+    /// Number format of weights and cache
+    #[arg(long, value_enum, default_value = "f32")]
+    pub dtype: DtypeName,
+    /// Where to compute: cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Threads LibTorch computes with [default: the machine's cores]
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Threads that serve HTTP
+    #[arg(long, default_value_t = 1)]
+    pub http_threads: usize,
+    /// Most sequences computed together
+    #[arg(long, default_value_t = 32)]
+    pub max_batch_rows: usize,
+    /// Most tokens in one step, decoding rows and prompt chunks together
+    #[arg(long, default_value_t = 256)]
+    pub max_batch_tokens: usize,
+    /// Tokens the key/value cache holds, all sequences together
+    #[arg(long, default_value_t = 16_384)]
+    pub kv_tokens: usize,
+    /// Most sequences waiting; over it requests get 429
+    #[arg(long, default_value_t = 1024)]
+    pub max_queue: usize,
+    /// Most prompt tokens waiting; over it requests get 429
+    #[arg(long, default_value_t = 1 << 20)]
+    pub max_queue_tokens: usize,
+    /// How long running requests may finish after SIGTERM, such as 30s
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    pub drain_timeout: Duration,
+    /// echo: time from a sequence's start to its first token, such as 20ms
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    pub echo_ttft: Duration,
+    /// echo: time between two tokens of a sequence, such as 5ms
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    pub echo_itl: Duration,
+    /// echo: tokens before the end-of-text token [default: as many as the prompt has]
+    #[arg(long)]
+    pub echo_tokens: Option<usize>,
+    /// How log lines look; RUST_LOG chooses which there are
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+    /// Print the limits and thread counts this command line leads to, and exit
+    #[arg(long)]
+    pub print_plan: bool,
+}
+
+/// A configuration that can be honoured as far as the command line alone tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// What computes.
+    pub backend: BackendConfig,
+    /// Name clients put into `model`.
+    pub served_model_name: String,
+    /// Where to listen.
+    pub host: String,
+    /// Where to listen; 0 picks a free port.
+    pub port: u16,
+    /// Threads of the HTTP runtime.
+    pub http_threads: usize,
+    /// Bounds of batches, cache and queue.
+    pub limits: Limits,
+    /// How long running requests may finish after SIGTERM.
+    pub drain_timeout: Duration,
+    /// Print the plan and exit.
+    pub print_plan: bool,
+}
+
+/// Settings of the chosen backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackendConfig {
+    /// No model.
+    Echo(EchoConfig),
+    /// LibTorch.
+    Torch(TorchConfig),
+}
+
+/// The echo backend's pace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EchoConfig {
+    /// Sequence start → first token.
+    pub ttft: Duration,
+    /// Between two tokens.
+    pub itl: Duration,
+    /// Tokens before the end-of-text token; `None` gives as many as the prompt has.
+    pub n_tokens: Option<usize>,
+}
+
+/// What to load and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TorchConfig {
+    /// Folder, file or `org/name`.
+    pub model: String,
+    /// Number format.
+    pub dtype: DtypeName,
+    /// `cpu`, `cuda` or `cuda:N`.
+    pub device: String,
+    /// LibTorch's team.
+    pub threads: usize,
+}
+
+/// Bounds of batches, cache and queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Most sequences computed together.
+    pub max_batch_rows: usize,
+    /// Most tokens in one step. Invariant: at least `max_batch_rows`, so that every decoding row
+    /// moves in every step.
+    pub max_batch_tokens: usize,
+    /// Tokens the key/value cache holds.
+    pub kv_tokens: usize,
+    /// Most sequences waiting. When full, requests are refused with 429.
+    pub max_queue: usize,
+    /// Most prompt tokens waiting. When full, requests are refused with 429.
+    pub max_queue_tokens: usize,
+}
+
+impl Args {
+    /// Checks the flags against each other.
+    ///
+    /// # Errors
+    /// [`SutError::Flag`] for the first flag that cannot be honoured.
+    pub fn validate(self) -> Result<Config, SutError> {
+        at_least_one("--http-threads", self.http_threads)?;
+        at_least_one("--max-batch-rows", self.max_batch_rows)?;
+        at_least_one("--kv-tokens", self.kv_tokens)?;
+        at_least_one("--max-queue", self.max_queue)?;
+        at_least_one("--max-queue-tokens", self.max_queue_tokens)?;
+        if self.max_batch_tokens < self.max_batch_rows {
+            return Err(refused(
+                "--max-batch-tokens",
+                self.max_batch_tokens,
+                format!("must be at least --max-batch-rows ({})", self.max_batch_rows),
+            ));
+        }
+        let (backend, default_name) = self.backend()?;
+        Ok(Config {
+            backend,
+            served_model_name: self.served_model_name.unwrap_or(default_name),
+            host: self.host,
+            port: self.port,
+            http_threads: self.http_threads,
+            limits: Limits {
+                max_batch_rows: self.max_batch_rows,
+                max_batch_tokens: self.max_batch_tokens,
+                kv_tokens: self.kv_tokens,
+                max_queue: self.max_queue,
+                max_queue_tokens: self.max_queue_tokens,
+            },
+            drain_timeout: self.drain_timeout,
+            print_plan: self.print_plan,
+        })
+    }
+
+    fn backend(&self) -> Result<(BackendConfig, String), SutError> {
+        match self.backend {
+            BackendName::Echo => {
+                if self.echo_tokens == Some(0) {
+                    return Err(refused("--echo-tokens", 0, "must be at least 1"));
+                }
+                let echo = EchoConfig {
+                    ttft: self.echo_ttft,
+                    itl: self.echo_itl,
+                    n_tokens: self.echo_tokens,
+                };
+                Ok((BackendConfig::Echo(echo), "echo".to_owned()))
+            }
+            BackendName::Torch if !cfg!(feature = "torch") => Err(refused(
+                "--backend",
+                "torch",
+                "this prony-sut was built without LibTorch; only echo is there",
+            )),
+            BackendName::Torch => {
+                let Some(model) = self.model.clone() else {
+                    return Err(refused("--model", "(none)", "the torch backend needs a model"));
+                };
+                let threads = self.threads.unwrap_or_else(cores);
+                at_least_one("--threads", threads)?;
+                let name = last_part(&model);
+                let device = self.device.clone();
+                let torch = TorchConfig { model, dtype: self.dtype, device, threads };
+                Ok((BackendConfig::Torch(torch), name))
+            }
+        }
+    }
+}
+
+impl Config {
+    /// What this configuration leads to, one `name = value` line each.
+    ///
+    /// `max_model_len` is what the loaded model and the cache allow.
+    #[must_use]
+    pub fn plan(&self, max_model_len: usize) -> String {
+        let mut plan = String::new();
+        let mut line = |name: &str, value: &dyn std::fmt::Display| {
+            // Writing into a String cannot fail.
+            let _ = writeln!(plan, "{name} = {value}");
+        };
+        line("served_model_name", &self.served_model_name);
+        match &self.backend {
+            BackendConfig::Echo(echo) => {
+                line("backend", &"echo");
+                line("echo_ttft_ms", &(echo.ttft.as_secs_f64() * 1e3));
+                line("echo_itl_ms", &(echo.itl.as_secs_f64() * 1e3));
+            }
+            BackendConfig::Torch(torch) => {
+                line("backend", &"torch");
+                line("model", &torch.model);
+                line("device", &torch.device);
+                line("dtype", &format!("{:?}", torch.dtype).to_lowercase());
+                line("threads", &torch.threads);
+            }
+        }
+        line("http_threads", &self.http_threads);
+        line("max_model_len", &max_model_len);
+        line("max_batch_rows", &self.limits.max_batch_rows);
+        line("max_batch_tokens", &self.limits.max_batch_tokens);
+        line("kv_tokens", &self.limits.kv_tokens);
+        line("max_queue", &self.limits.max_queue);
+        line("max_queue_tokens", &self.limits.max_queue_tokens);
+        line("drain_timeout_s", &self.drain_timeout.as_secs_f64());
+        plan
+    }
+}
+
+/// Reads `1.5s`, `20ms` or `300us`. A bare number is refused: nobody should have to guess its unit.
+///
+/// # Errors
+/// A message that names the forms that are accepted.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let accepted = || format!("{text}: expected a number and a unit, such as 1.5s, 20ms or 300us");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds_per_unit = match &text[digits.len()..] {
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        _ => return Err(accepted()),
+    };
+    let number: f64 = digits.parse().map_err(|_| accepted())?;
+    Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|_| accepted())
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// `models/SmolLM2` → `SmolLM2`, `org/name@main` → `name`, `dir/x.gguf` → `x`.
+fn last_part(model: &str) -> String {
+    let without_revision = model.split_once('@').map_or(model, |(repo, _)| repo);
+    let path = Path::new(without_revision);
+    let name = match path.extension() {
+        Some(extension) if extension == "gguf" => path.file_stem(),
+        _ => path.file_name(),
+    };
+    name.map_or_else(|| model.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn at_least_one(flag: &'static str, value: usize) -> Result<(), SutError> {
+    if value == 0 {
+        return Err(refused(flag, value, "must be at least 1"));
+    }
+    Ok(())
+}
+
+fn refused(
+    flag: &'static str,
+    value: impl ToString,
+    problem: impl Into<String>,
+) -> SutError {
+    SutError::Flag { flag, value: value.to_string(), problem: problem.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(flags: &str, expected: &str) {
+        let words = ["prony-sut", "serve"].into_iter().chain(flags.split_whitespace());
+        let shown = match Cli::try_parse_from(words) {
+            Err(e) => e.to_string().lines().next().unwrap_or_default().to_owned(),
+            Ok(Cli { command: Command::Serve(args) }) => match args.validate() {
+                Ok(config) => config.served_model_name,
+                Err(e) => e.to_string(),
+            },
+        };
+        assert_eq!(shown, expected, "{flags}");
+    }
+
+    #[test]
+    fn flags_are_checked_against_each_other() {
+        check("--backend echo", "echo");
+        check("--backend echo --served-model-name m", "m");
+        check(
+            "--backend echo --max-batch-rows 64 --max-batch-tokens 63",
+            "--max-batch-tokens 63: must be at least --max-batch-rows (64)",
+        );
+        check("--backend echo --max-queue 0", "--max-queue 0: must be at least 1");
+        check("--backend echo --echo-tokens 0", "--echo-tokens 0: must be at least 1");
+        check(
+            "--backend echo --echo-ttft 20",
+            "error: invalid value '20' for '--echo-ttft <ECHO_TTFT>': 20: expected a number and a \
+             unit, such as 1.5s, 20ms or 300us",
+        );
+    }
+
+    #[test]
+    #[cfg(feature = "torch")]
+    fn the_torch_backend_needs_a_model() {
+        check("", "--model (none): the torch backend needs a model");
+        check("--model a/b/SmolLM2", "SmolLM2");
+        check("--model org/name@v1.0", "name");
+        check("--model dir/x.Q4_1.gguf", "x.Q4_1");
+        check("--model m --threads 0", "--threads 0: must be at least 1");
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(duration("300us"), Ok(Duration::from_micros(300)));
+        for bad in ["", "5", "s", "-1s", "1m", "1 s", "nans", "infs", "1e300s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What a client asked for, validated: inner code takes only [`Generate`].
+//!
+//! Not serialisable on purpose. The wire's optional fields arrive as [`RawParams`] and leave as
+//! [`Params`], or as an [`Invalid`] that names the field.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// Most stop strings a request may bring.
+pub const MAX_STOP_STRINGS: usize = 16;
+
+/// Longest stop string in bytes. Text is held back by up to this much.
+pub const MAX_STOP_BYTES: usize = 1024;
+
+/// One sequence to generate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Generate {
+    /// The prompt's ids; never empty.
+    pub prompt: Vec<u32>,
+    /// Most tokens to generate; at least 1.
+    pub max_tokens: usize,
+    /// How to draw and when to stop.
+    pub params: Params,
+}
+
+impl Generate {
+    /// Cache the sequence needs in the worst case. The last token is never fed back.
+    #[must_use]
+    pub fn kv_tokens(&self) -> usize {
+        self.prompt.len() + self.max_tokens - 1
+    }
+}
+
+/// How to draw tokens and when to stop, whatever the prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    /// How to draw.
+    pub sampling: Sampling,
+    /// Strings that end the text; none is empty.
+    pub stop: Vec<String>,
+    /// Go on past the end-of-text token.
+    pub ignore_eos: bool,
+}
+
+/// How the next token is drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// 0 keeps all candidates.
+    pub top_k: usize,
+    /// In (0, 1].
+    pub top_p: f32,
+    /// Names the sequence's own stream of random numbers.
+    pub seed: u64,
+}
+
+/// The fields as a client may send them, completions and chat alike.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "named and meant as in the API; see prony_wire::openai")]
+pub struct RawParams {
+    pub temperature: Option<f64>,
+    pub top_p: Option<f64>,
+    pub top_k: Option<i64>,
+    pub seed: Option<i64>,
+    pub stop: Vec<String>,
+    pub ignore_eos: Option<bool>,
+    pub min_tokens: Option<u64>,
+    pub n: Option<u64>,
+    pub presence_penalty: Option<f64>,
+    pub frequency_penalty: Option<f64>,
+    pub repetition_penalty: Option<f64>,
+    pub has_logit_bias: bool,
+}
+
+/// A field whose value cannot be honoured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid {
+    /// The field.
+    pub param: &'static str,
+    /// What it was and what would have been accepted.
+    pub message: String,
+}
+
+impl Invalid {
+    /// `param` and why it is refused.
+    pub fn new(param: &'static str, message: impl Into<String>) -> Self {
+        Invalid { param, message: message.into() }
+    }
+}
+
+impl RawParams {
+    /// Fills in OpenAI's defaults and refuses what would silently be ignored otherwise.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first field that is out of range or not supported.
+    pub fn validate(self) -> Result<Params, Invalid> {
+        self.refuse_unsupported()?;
+        let temperature = self.temperature.unwrap_or(1.0);
+        if !(0.0..=2.0).contains(&temperature) {
+            return Err(out_of_range("temperature", temperature, "from 0 to 2"));
+        }
+        let top_p = self.top_p.unwrap_or(1.0);
+        // Checked after rounding: the engine computes in f32, where a tiny value becomes 0.
+        if !(top_p as f32 > 0.0 && top_p <= 1.0) {
+            return Err(out_of_range("top_p", top_p, "above 0 and at most 1"));
+        }
+        let top_k = match self.top_k.unwrap_or(0) {
+            -1 => 0,
+            k => usize::try_from(k)
+                .map_err(|_| out_of_range("top_k", k, "-1 or 0 (all), or a positive number"))?,
+        };
+        check_stop(&self.stop)?;
+        // A negative seed is as good as any other: its bits name the stream.
+        let seed = self.seed.map_or_else(random_seed, i64::cast_unsigned);
+        Ok(Params {
+            sampling: Sampling { temperature: temperature as f32, top_k, top_p: top_p as f32, seed },
+            stop: self.stop,
+            ignore_eos: self.ignore_eos.unwrap_or(false),
+        })
+    }
+
+    fn refuse_unsupported(&self) -> Result<(), Invalid> {
+        let one = |param, value: Option<u64>| match value {
+            None | Some(1) => Ok(()),
+            Some(n) => Err(out_of_range(param, n, "1; several answers are not supported yet")),
+        };
+        one("n", self.n)?;
+        if self.min_tokens.unwrap_or(0) > 0 {
+            return Err(Invalid::new("min_tokens", "min_tokens: not supported; use ignore_eos"));
+        }
+        let off = |param, value: Option<f64>, neutral: f64| match value {
+            Some(v) if v != neutral => Err(out_of_range(
+                param,
+                v,
+                &format!("{neutral}; penalties are not supported yet"),
+            )),
+            _ => Ok(()),
+        };
+        off("presence_penalty", self.presence_penalty, 0.0)?;
+        off("frequency_penalty", self.frequency_penalty, 0.0)?;
+        off("repetition_penalty", self.repetition_penalty, 1.0)?;
+        if self.has_logit_bias {
+            return Err(Invalid::new("logit_bias", "logit_bias: not supported yet"));
+        }
+        Ok(())
+    }
+}
+
+/// The number of tokens a client asked for, as the engine counts.
+///
+/// # Errors
+/// [`Invalid`] for 0; what is too large for the model is refused at admission, with counts.
+pub fn max_tokens(param: &'static str, asked: Option<u64>) -> Result<Option<usize>, Invalid> {
+    match asked {
+        Some(0) => Err(out_of_range(param, 0, "at least 1")),
+        Some(n) => Ok(Some(usize::try_from(n).unwrap_or(usize::MAX / 2).min(usize::MAX / 2))),
+        None => Ok(None),
+    }
+}
+
+fn check_stop(stop: &[String]) -> Result<(), Invalid> {
+    if stop.len() > MAX_STOP_STRINGS {
+        let message = format!("stop: {} strings, at most {MAX_STOP_STRINGS}", stop.len());
+        return Err(Invalid::new("stop", message));
+    }
+    for string in stop {
+        if string.is_empty() || string.len() > MAX_STOP_BYTES {
+            let message =
+                format!("stop: a string of {} bytes, must be 1 to {MAX_STOP_BYTES}", string.len());
+            return Err(Invalid::new("stop", message));
+        }
+    }
+    Ok(())
+}
+
+fn out_of_range(param: &'static str, value: impl std::fmt::Display, allowed: &str) -> Invalid {
+    Invalid::new(param, format!("{param}: {value}, must be {allowed}"))
+}
+
+/// Different in every call and every process; nobody who wants repeatable text leaves `seed` out.
+fn random_seed() -> u64 {
+    RandomState::new().hash_one(0u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(raw: RawParams, expected: &str) {
+        let shown = match raw.validate() {
+            Ok(p) => format!(
+                "t={} k={} p={} seed={} eos={}",
+                p.sampling.temperature,
+                p.sampling.top_k,
+                p.sampling.top_p,
+                p.sampling.seed,
+                !p.ignore_eos
+            ),
+            Err(e) => e.message,
+        };
+        assert_eq!(shown, expected);
+    }
+
+    fn raw() -> RawParams {
+        RawParams { seed: Some(7), ..RawParams::default() }
+    }
+
+    #[test]
+    fn defaults_are_openais_and_values_are_checked() {
+        check(raw(), "t=1 k=0 p=1 seed=7 eos=true");
+        check(
+            RawParams { temperature: Some(0.0), top_k: Some(-1), top_p: Some(0.5), ..raw() },
+            "t=0 k=0 p=0.5 seed=7 eos=true",
+        );
+        check(RawParams { seed: Some(-1), ..raw() }, "t=1 k=0 p=1 seed=18446744073709551615 eos=true");
+        let t = |t| RawParams { temperature: Some(t), ..raw() };
+        check(t(2.5), "temperature: 2.5, must be from 0 to 2");
+        check(t(f64::NAN), "temperature: NaN, must be from 0 to 2");
+        check(
+            RawParams { top_p: Some(0.0), ..raw() },
+            "top_p: 0, must be above 0 and at most 1",
+        );
+        check(
+            RawParams { top_k: Some(-2), ..raw() },
+            "top_k: -2, must be -1 or 0 (all), or a positive number",
+        );
+        check(
+            RawParams { n: Some(2), ..raw() },
+            "n: 2, must be 1; several answers are not supported yet",
+        );
+        check(
+            RawParams { stop: vec![String::new()], ..raw() },
+            "stop: a string of 0 bytes, must be 1 to 1024",
+        );
+        check(
+            RawParams { presence_penalty: Some(0.5), ..raw() },
+            "presence_penalty: 0.5, must be 0; penalties are not supported yet",
+        );
+        check(RawParams { repetition_penalty: Some(1.0), ..raw() }, "t=1 k=0 p=1 seed=7 eos=true");
+    }
+
+    #[test]
+    fn requests_without_a_seed_differ() {
+        let seed = || RawParams::default().validate().unwrap().sampling.seed;
+        assert_ne!(seed(), seed());
+    }
+
+    #[test]
+    fn token_counts() {
+        assert_eq!(max_tokens("max_tokens", None), Ok(None));
+        assert_eq!(max_tokens("max_tokens", Some(3)), Ok(Some(3)));
+        assert!(max_tokens("max_tokens", Some(0)).is_err());
+        assert!(max_tokens("max_tokens", Some(u64::MAX)).is_ok());
+    }
+}

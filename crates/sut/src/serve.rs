@@ -1,0 +1,202 @@
+//! The life of the process: bind → load → serve → wait for a signal → drain → end.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt as _;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::{Admission, ModelBounds};
+use crate::api::{App, RequestIds};
+use crate::backend;
+use crate::batch::StepLimits;
+use crate::bell::Bell;
+use crate::clock;
+use crate::config::Config;
+use crate::engine::{self, EngineHandle, EngineParts};
+use crate::error::SutError;
+use crate::metrics::Metrics;
+use crate::queue::Inbox;
+use crate::server::router;
+
+/// How long finished answers may take to leave the sockets, and a step to end, once the server
+/// has made up its mind to go.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a draining server looks whether everybody has been answered.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// [`SutError`] for what kept the server from starting or made it end early.
+pub fn serve(config: Config) -> Result<(), SutError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.http_threads)
+        .enable_all()
+        .build()
+        .map_err(|source| SutError::System { what: "runtime", source })?;
+    // Before the model is loaded: an address in use is told at once, not after minutes. Connections
+    // that come meanwhile wait in the listener's backlog.
+    let listener = runtime.block_on(bind(&config))?;
+    let inbox = Arc::new(Inbox::new(Arc::new(Bell::default())));
+    let metrics = Arc::new(Metrics::new(&config.served_model_name));
+    let parts = EngineParts {
+        inbox: Arc::clone(&inbox),
+        metrics: Arc::clone(&metrics),
+        limits: StepLimits {
+            max_rows: config.limits.max_batch_rows,
+            max_tokens: config.limits.max_batch_tokens,
+        },
+    };
+    let load_config = config.clone();
+    let (engine, info, texts) = engine::spawn(move || backend::load(&load_config), parts)?;
+    let bounds = ModelBounds { max_model_len: info.max_model_len, vocab_size: info.vocab_size };
+    if config.print_plan {
+        engine.stop();
+        return print(&config.plan(info.max_model_len));
+    }
+    let app = Arc::new(App {
+        model_name: config.served_model_name.clone(),
+        texts,
+        admission: Admission::new(config.limits, bounds, Arc::clone(&metrics)),
+        inbox,
+        status: Arc::clone(engine.status()),
+        metrics,
+        created: clock::unix_seconds(),
+        request_ids: RequestIds::default(),
+    });
+    tracing::info!(model = app.model_name, bounds.max_model_len, "ready");
+    let ended = runtime.block_on(run(&config, listener, &app, engine));
+    shut_down(runtime);
+    ended
+}
+
+async fn bind(config: &Config) -> Result<TcpListener, SutError> {
+    TcpListener::bind((config.host.as_str(), config.port)).await.map_err(|source| SutError::Bind {
+        address: format!("{}:{}", config.host, config.port),
+        source,
+    })
+}
+
+/// The one line that scripts read; nothing else ever goes to standard output.
+fn print(text: &str) -> Result<(), SutError> {
+    let mut stdout = std::io::stdout();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|source| SutError::System { what: "standard output", source })
+}
+
+/// SIGTERM and SIGINT, which mean the same here.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, SutError> {
+        let listen = |kind| {
+            signal(kind).map_err(|source| SutError::System { what: "signal handler", source })
+        };
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Cancel-safe: a signal is not lost when another branch of a select wins.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn run(
+    config: &Config,
+    listener: TcpListener,
+    app: &Arc<App>,
+    mut engine: EngineHandle,
+) -> Result<(), SutError> {
+    let mut signals = Signals::listen()?;
+    let address = listener
+        .local_addr()
+        .map_err(|source| SutError::System { what: "listener", source })?;
+    let stop_accepting = CancellationToken::new();
+    let mut server = JoinSet::new();
+    let stopped = stop_accepting.clone().cancelled_owned();
+    let service = router(Arc::clone(app));
+    server.spawn(async move {
+        // A token a packet: waiting to fill one would add up to 40 ms to it.
+        let listener = listener.tap_io(|socket| {
+            let _ = socket.set_nodelay(true);
+        });
+        axum::serve(listener, service).with_graceful_shutdown(stopped).await
+    });
+    print(&format!("listening on http://{address}\n"))?;
+    let outcome = tokio::select! {
+        () = signals.next() => drain(config, app, &mut signals, &mut engine).await,
+        () = engine.ended() => Err(SutError::EngineFailed),
+        // The server task ends by itself only if it panicked.
+        _ = server.join_next() => Err(SutError::EngineFailed),
+    };
+    app.admission.close();
+    stop_accepting.cancel();
+    // Blocks for the step under way. Ends the engine: whoever still waits is answered now.
+    let stopping = tokio::task::spawn_blocking(move || engine.stop());
+    let flushed = async {
+        let _ = stopping.await;
+        while server.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(FLUSH_TIMEOUT, flushed).await.is_err() {
+        tracing::warn!("connections were cut before their answers had left");
+    }
+    outcome
+}
+
+/// Refuses new requests and waits for the open ones: until all are answered, the time is over, or
+/// a second signal comes, which ends the process at once.
+async fn drain(
+    config: &Config,
+    app: &App,
+    signals: &mut Signals,
+    engine: &mut EngineHandle,
+) -> Result<(), SutError> {
+    app.admission.close();
+    tracing::info!(open_requests = app.admission.open_requests(), "draining");
+    let all_answered = async {
+        while app.admission.open_requests() > 0 {
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+    };
+    tokio::select! {
+        () = all_answered => Ok(()),
+        () = tokio::time::sleep(config.drain_timeout) => {
+            let open_requests = app.admission.open_requests();
+            tracing::warn!(open_requests, "drain timeout: the rest gets an error");
+            Ok(())
+        }
+        () = engine.ended() => Err(SutError::EngineFailed),
+        () = signals.next() => end_at_once(),
+    }
+}
+
+/// Ends the process without waiting for anything.
+#[allow(unsafe_code, reason = "see SAFETY; std's exit would run destructors under a live engine")]
+fn end_at_once() -> ! {
+    // SAFETY: _exit takes no pointers and runs no destructors, so it cannot race with the engine
+    // thread, which may be inside LibTorch just now.
+    unsafe { libc::_exit(1) }
+}
+
+/// Threads that still tokenize are not waited for; they hold nothing that could be lost.
+fn shut_down(runtime: Runtime) {
+    runtime.shutdown_timeout(Duration::from_millis(100));
+}

@@ -75,7 +75,12 @@ impl Admission {
     /// An open gate with nothing behind it.
     #[must_use]
     pub fn new(limits: Limits, bounds: ModelBounds, metrics: Arc<Metrics>) -> Self {
-        Admission { limits, bounds, metrics, load: Arc::default() }
+        Admission {
+            limits,
+            bounds,
+            metrics,
+            load: Arc::default(),
+        }
     }
 
     /// What the loaded model allows.
@@ -98,13 +103,20 @@ impl Admission {
         if prompt.is_empty() {
             return Err(Refusal::EmptyPrompt);
         }
-        let ModelBounds { max_model_len, vocab_size } = self.bounds;
+        let ModelBounds {
+            max_model_len,
+            vocab_size,
+        } = self.bounds;
         if let Some(&id) = prompt.iter().find(|&&id| id as usize >= vocab_size) {
             return Err(Refusal::TokenOutOfRange { id, vocab_size });
         }
         if prompt.len().saturating_add(max_tokens) > max_model_len {
             self.metrics.rejected_too_long.inc();
-            return Err(Refusal::TooLong { n_prompt: prompt.len(), max_tokens, max_model_len });
+            return Err(Refusal::TooLong {
+                n_prompt: prompt.len(),
+                max_tokens,
+                max_model_len,
+            });
         }
         Ok(())
     }
@@ -113,7 +125,10 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refusal::QueueFull`] or [`Refusal::Unavailable`]; then nothing was counted.
-    pub fn admit(&self, prompt_tokens: &[usize]) -> Result<(OpenRequest, Vec<WaitPermit>), Refusal> {
+    pub fn admit(
+        &self,
+        prompt_tokens: &[usize],
+    ) -> Result<(OpenRequest, Vec<WaitPermit>), Refusal> {
         // Counted as open first and checked for closing after: a drain that begins in between
         // sees either this request or refuses it.
         let open = OpenRequest::count(&self.load);
@@ -131,7 +146,9 @@ impl Admission {
         if full {
             drop(permits);
             self.metrics.rejected_queue_full.inc();
-            return Err(Refusal::QueueFull { retry_after: self.retry_after() });
+            return Err(Refusal::QueueFull {
+                retry_after: self.retry_after(),
+            });
         }
         Ok((open, permits))
     }
@@ -165,7 +182,8 @@ impl Admission {
     fn retry_after(&self) -> Duration {
         let gap = Duration::from_nanos(self.load.start_gap_ns.load(Ordering::Relaxed));
         let waiting = u32::try_from(self.load.waiting.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
-        gap.saturating_mul(waiting).clamp(Duration::from_secs(1), Duration::from_mins(1))
+        gap.saturating_mul(waiting)
+            .clamp(Duration::from_secs(1), Duration::from_mins(1))
     }
 }
 
@@ -178,7 +196,9 @@ pub struct OpenRequest {
 impl OpenRequest {
     fn count(load: &Arc<Load>) -> Self {
         load.open_requests.fetch_add(1, Ordering::SeqCst);
-        OpenRequest { load: Arc::clone(load) }
+        OpenRequest {
+            load: Arc::clone(load),
+        }
     }
 }
 
@@ -203,7 +223,10 @@ impl WaitPermit {
         // Relaxed: counts only, nothing is published by them.
         load.waiting.fetch_add(1, Ordering::Relaxed);
         load.waiting_tokens.fetch_add(n_tokens, Ordering::Relaxed);
-        WaitPermit { load: Arc::clone(load), n_tokens }
+        WaitPermit {
+            load: Arc::clone(load),
+            n_tokens,
+        }
     }
 
     /// The sequence starts; `last_start` is when the one before it did. Called by one thread only.
@@ -223,7 +246,9 @@ impl WaitPermit {
 impl Drop for WaitPermit {
     fn drop(&mut self) {
         self.load.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.load.waiting_tokens.fetch_sub(self.n_tokens, Ordering::Relaxed);
+        self.load
+            .waiting_tokens
+            .fetch_sub(self.n_tokens, Ordering::Relaxed);
     }
 }
 
@@ -239,7 +264,10 @@ mod tests {
             max_queue,
             max_queue_tokens,
         };
-        let bounds = ModelBounds { max_model_len: 10, vocab_size: 5 };
+        let bounds = ModelBounds {
+            max_model_len: 10,
+            vocab_size: 5,
+        };
         Admission::new(limits, bounds, Arc::new(Metrics::new("m")))
     }
 
@@ -247,11 +275,18 @@ mod tests {
     fn what_can_never_fit_is_refused_with_counts() {
         let gate = gate(1, 1);
         assert_eq!(gate.check(&[0; 6], 4), Ok(()));
-        let too_long = Refusal::TooLong { n_prompt: 6, max_tokens: 5, max_model_len: 10 };
+        let too_long = Refusal::TooLong {
+            n_prompt: 6,
+            max_tokens: 5,
+            max_model_len: 10,
+        };
         assert_eq!(gate.check(&[0; 6], 5), Err(too_long));
         assert!(gate.check(&[0; 6], usize::MAX).is_err());
         assert_eq!(gate.check(&[], 1), Err(Refusal::EmptyPrompt));
-        let range = Refusal::TokenOutOfRange { id: 5, vocab_size: 5 };
+        let range = Refusal::TokenOutOfRange {
+            id: 5,
+            vocab_size: 5,
+        };
         assert_eq!(gate.check(&[4, 5], 1), Err(range));
         assert_eq!((gate.room_after(4), gate.room_after(10)), (6, 1));
     }
@@ -263,7 +298,10 @@ mod tests {
         assert!(matches!(gate.admit(&[1]), Err(Refusal::QueueFull { .. })));
         assert_eq!(gate.open_requests(), 1);
         drop(permits);
-        assert!(matches!(gate.admit(&[60, 60]), Err(Refusal::QueueFull { .. })));
+        assert!(matches!(
+            gate.admit(&[60, 60]),
+            Err(Refusal::QueueFull { .. })
+        ));
         // All or nothing: the refused one left no trace.
         assert!(gate.admit(&[50, 50]).is_ok());
         drop(open);
@@ -277,7 +315,10 @@ mod tests {
         let start = crate::clock::now();
         let (_open, mut permits) = gate.admit(&[1, 1, 1]).unwrap();
         permits.pop().unwrap().start(None, start);
-        permits.pop().unwrap().start(Some(start), start + Duration::from_secs(4));
+        permits
+            .pop()
+            .unwrap()
+            .start(Some(start), start + Duration::from_secs(4));
         // Two wait after this, each start took 4 s.
         let (_open, _two) = gate.admit(&[1]).unwrap();
         assert_eq!(gate.retry_after(), Duration::from_secs(8));

@@ -76,7 +76,11 @@ pub fn plan(seats: &[Seat], limits: StepLimits, now: Instant) -> StepPlan {
     let mut rows = Vec::with_capacity(seats.len());
     // A prompt's last token is a row of one as well; it needs no case of its own.
     for (seat, _) in ready().filter(|(_, seat)| seat.n_unfed == 1) {
-        rows.push(PlannedRow { seat, n_tokens: 1, draw: true });
+        rows.push(PlannedRow {
+            seat,
+            n_tokens: 1,
+            draw: true,
+        });
     }
     rows.truncate(limits.max_tokens);
     let mut budget = limits.max_tokens - rows.len();
@@ -86,10 +90,17 @@ pub fn plan(seats: &[Seat], limits: StepLimits, now: Instant) -> StepPlan {
         }
         let n_tokens = state.n_unfed.min(budget);
         budget -= n_tokens;
-        rows.push(PlannedRow { seat, n_tokens, draw: n_tokens == state.n_unfed });
+        rows.push(PlannedRow {
+            seat,
+            n_tokens,
+            draw: n_tokens == state.n_unfed,
+        });
     }
-    let wake_at =
-        if rows.is_empty() { seats.iter().filter_map(|seat| seat.ready_at).min() } else { None };
+    let wake_at = if rows.is_empty() {
+        seats.iter().filter_map(|seat| seat.ready_at).min()
+    } else {
+        None
+    };
     StepPlan { rows, wake_at }
 }
 

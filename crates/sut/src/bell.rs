@@ -43,8 +43,10 @@ impl Bell {
     pub fn wait(&self, timeout: Duration) {
         let mut rung = self.lock();
         if !*rung {
-            (rung, _) =
-                self.heard.wait_timeout(rung, timeout).unwrap_or_else(PoisonError::into_inner);
+            (rung, _) = self
+                .heard
+                .wait_timeout(rung, timeout)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         // A wake-up for no reason only makes the engine look once more.
         *rung = false;

@@ -52,12 +52,20 @@ impl ChatTemplate {
             .build()
             .expect("Jinja's own delimiters do not clash");
         environment.set_syntax(syntax);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", raise_exception);
         environment
             .add_template_owned("chat", source.to_owned())
-            .map_err(|e| SutError::ChatTemplate { model: model.to_owned(), problem: one_line(&e) })?;
-        Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+            .map_err(|e| SutError::ChatTemplate {
+                model: model.to_owned(),
+                problem: one_line(&e),
+            })?;
+        Ok(ChatTemplate {
+            environment,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        })
     }
 
     /// The template used where there is no model: `role: text`, a line each.
@@ -81,13 +89,20 @@ impl ChatTemplate {
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
         };
-        let template = self.environment.get_template("chat").map_err(|e| refused(&e))?;
+        let template = self
+            .environment
+            .get_template("chat")
+            .map_err(|e| refused(&e))?;
         template.render(context).map_err(|e| refused(&e))
     }
 }
 
 fn turn_value(turn: &Turn) -> Value {
-    let Turn { role, content, name } = turn;
+    let Turn {
+        role,
+        content,
+        name,
+    } = turn;
     match name {
         Some(name) => context! { role, content, name },
         None => context! { role, content },
@@ -99,11 +114,20 @@ fn raise_exception(message: String) -> Result<String, minijinja::Error> {
 }
 
 fn refused(error: &minijinja::Error) -> RenderError {
-    RenderError(error.detail().map_or_else(|| one_line(error), str::to_owned))
+    RenderError(
+        error
+            .detail()
+            .map_or_else(|| one_line(error), str::to_owned),
+    )
 }
 
 fn one_line(error: &minijinja::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+    error
+        .to_string()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -111,7 +135,11 @@ mod tests {
     use super::*;
 
     fn turn(role: &str, content: &str) -> Turn {
-        Turn { role: role.to_owned(), content: content.to_owned(), name: None }
+        Turn {
+            role: role.to_owned(),
+            content: content.to_owned(),
+            name: None,
+        }
     }
 
     fn check(template: &str, turns: &[Turn], expected: &str) {
@@ -150,7 +178,12 @@ mod tests {
             ChatTemplate::plain().render(&turns).unwrap(),
             "system: Be brief.\nuser: Hi\nassistant: "
         );
-        let broken = ChatTemplate::compile("{% for %}", "", "", "m").unwrap_err().to_string();
-        assert!(broken.starts_with("chat template of m: syntax error"), "{broken}");
+        let broken = ChatTemplate::compile("{% for %}", "", "", "m")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            broken.starts_with("chat template of m: syntax error"),
+            "{broken}"
+        );
     }
 }

@@ -14,5 +14,7 @@ pub fn now() -> Instant {
 #[must_use]
 pub fn unix_seconds() -> u64 {
     // A clock set before 1970 is not worth failing a request for.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
 }

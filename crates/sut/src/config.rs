@@ -214,7 +214,10 @@ impl Args {
             return Err(refused(
                 "--max-batch-tokens",
                 self.max_batch_tokens,
-                format!("must be at least --max-batch-rows ({})", self.max_batch_rows),
+                format!(
+                    "must be at least --max-batch-rows ({})",
+                    self.max_batch_rows
+                ),
             ));
         }
         let (backend, default_name) = self.backend()?;
@@ -256,13 +259,22 @@ impl Args {
             )),
             BackendName::Torch => {
                 let Some(model) = self.model.clone() else {
-                    return Err(refused("--model", "(none)", "the torch backend needs a model"));
+                    return Err(refused(
+                        "--model",
+                        "(none)",
+                        "the torch backend needs a model",
+                    ));
                 };
                 let threads = self.threads.unwrap_or_else(cores);
                 at_least_one("--threads", threads)?;
                 let name = last_part(&model);
                 let device = self.device.clone();
-                let torch = TorchConfig { model, dtype: self.dtype, device, threads };
+                let torch = TorchConfig {
+                    model,
+                    dtype: self.dtype,
+                    device,
+                    threads,
+                };
                 Ok((BackendConfig::Torch(torch), name))
             }
         }
@@ -336,7 +348,10 @@ fn last_part(model: &str) -> String {
         Some(extension) if extension == "gguf" => path.file_stem(),
         _ => path.file_name(),
     };
-    name.map_or_else(|| model.to_owned(), |name| name.to_string_lossy().into_owned())
+    name.map_or_else(
+        || model.to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 fn at_least_one(flag: &'static str, value: usize) -> Result<(), SutError> {
@@ -346,12 +361,12 @@ fn at_least_one(flag: &'static str, value: usize) -> Result<(), SutError> {
     Ok(())
 }
 
-fn refused(
-    flag: &'static str,
-    value: impl ToString,
-    problem: impl Into<String>,
-) -> SutError {
-    SutError::Flag { flag, value: value.to_string(), problem: problem.into() }
+fn refused(flag: &'static str, value: impl ToString, problem: impl Into<String>) -> SutError {
+    SutError::Flag {
+        flag,
+        value: value.to_string(),
+        problem: problem.into(),
+    }
 }
 
 #[cfg(test)]
@@ -359,10 +374,14 @@ mod tests {
     use super::*;
 
     fn check(flags: &str, expected: &str) {
-        let words = ["prony-sut", "serve"].into_iter().chain(flags.split_whitespace());
+        let words = ["prony-sut", "serve"]
+            .into_iter()
+            .chain(flags.split_whitespace());
         let shown = match Cli::try_parse_from(words) {
             Err(e) => e.to_string().lines().next().unwrap_or_default().to_owned(),
-            Ok(Cli { command: Command::Serve(args) }) => match args.validate() {
+            Ok(Cli {
+                command: Command::Serve(args),
+            }) => match args.validate() {
                 Ok(config) => config.served_model_name,
                 Err(e) => e.to_string(),
             },
@@ -378,8 +397,14 @@ mod tests {
             "--backend echo --max-batch-rows 64 --max-batch-tokens 63",
             "--max-batch-tokens 63: must be at least --max-batch-rows (64)",
         );
-        check("--backend echo --max-queue 0", "--max-queue 0: must be at least 1");
-        check("--backend echo --echo-tokens 0", "--echo-tokens 0: must be at least 1");
+        check(
+            "--backend echo --max-queue 0",
+            "--max-queue 0: must be at least 1",
+        );
+        check(
+            "--backend echo --echo-tokens 0",
+            "--echo-tokens 0: must be at least 1",
+        );
         check(
             "--backend echo --echo-ttft 20",
             "error: invalid value '20' for '--echo-ttft <ECHO_TTFT>': 20: expected a number and a \

@@ -19,7 +19,11 @@ impl Assembler {
     #[must_use]
     pub fn new(stop: &[String]) -> Self {
         let matchers = stop.iter().map(|s| Matcher::new(s.as_bytes())).collect();
-        Assembler { matchers, held: Vec::new(), stopped: false }
+        Assembler {
+            matchers,
+            held: Vec::new(),
+            stopped: false,
+        }
     }
 
     /// Takes a token's bytes and appends to `out` what has become certain. Returns true when a
@@ -67,7 +71,9 @@ fn append_whole_chars(bytes: &[u8], out: &mut String) -> usize {
             Err(error) => {
                 let valid = taken + error.valid_up_to();
                 out.push_str(&String::from_utf8_lossy(&bytes[taken..valid]));
-                let Some(invalid) = error.error_len() else { return valid };
+                let Some(invalid) = error.error_len() else {
+                    return valid;
+                };
                 out.push(char::REPLACEMENT_CHARACTER);
                 taken = valid + invalid;
             }
@@ -96,7 +102,11 @@ impl Matcher {
             state += usize::from(pattern[i] == pattern[state]);
             shorter[i] = state;
         }
-        Matcher { pattern: pattern.to_vec(), shorter, state: 0 }
+        Matcher {
+            pattern: pattern.to_vec(),
+            shorter,
+            state: 0,
+        }
     }
 
     /// The pattern's length once it is complete.

@@ -72,7 +72,8 @@ impl Status {
 
     fn beat(&self, now: Instant, busy: bool) {
         let ms = now.saturating_duration_since(self.origin).as_millis();
-        self.beat_ms.store(u64::try_from(ms).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.beat_ms
+            .store(u64::try_from(ms).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.busy.store(busy, Ordering::Relaxed);
     }
 }
@@ -161,9 +162,21 @@ where
             inbox.close();
             let _ = ended_tx.send(());
         })
-        .map_err(|source| SutError::System { what: "engine thread", source })?;
+        .map_err(|source| SutError::System {
+            what: "engine thread",
+            source,
+        })?;
     match loaded_rx.recv() {
-        Ok(Ok((info, texts))) => Ok((EngineHandle { status, inbox, thread, ended }, info, texts)),
+        Ok(Ok((info, texts))) => Ok((
+            EngineHandle {
+                status,
+                inbox,
+                thread,
+                ended,
+            },
+            info,
+            texts,
+        )),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(SutError::EngineFailed),
     }
@@ -288,7 +301,10 @@ impl Engine {
 
     fn start_waiting(&mut self, now: Instant) {
         let info = self.backend.info();
-        let needed = self.queue.iter().map(|w| info.kv_cost(w.request.kv_tokens()));
+        let needed = self
+            .queue
+            .iter()
+            .map(|w| info.kv_cost(w.request.kv_tokens()));
         let kv_free = self.backend.kv_free_tokens();
         let n = batch::n_starts(self.running.len(), kv_free, needed, self.parts.limits);
         for waiting in (0..n).filter_map(|_| self.queue.pop()).collect::<Vec<_>>() {
@@ -297,13 +313,20 @@ impl Engine {
     }
 
     fn start(&mut self, waiting: Waiting, now: Instant) {
-        let Waiting { request, mut outlet, permit, arrived } = waiting;
+        let Waiting {
+            request,
+            mut outlet,
+            permit,
+            arrived,
+        } = waiting;
         permit.start(self.last_start.replace(now), now);
         let metrics = &self.parts.metrics;
         metrics.queue_seconds.observe((now - arrived).as_secs_f64());
         match self.backend.open(&request, now) {
             Ok(seq) => {
-                metrics.request_prompt_tokens.observe(request.prompt.len() as f64);
+                metrics
+                    .request_prompt_tokens
+                    .observe(request.prompt.len() as f64);
                 self.running.push(Running {
                     seq,
                     n_fed: 0,
@@ -350,14 +373,21 @@ impl Engine {
         next.clear();
         for row in rows {
             let running = &self.running[row.seat];
-            step.ids.extend_from_slice(&running.ids[running.n_fed..][..row.n_tokens]);
-            step.rows.push(Row { seq: running.seq, n_ids: row.n_tokens, draw: row.draw });
+            step.ids
+                .extend_from_slice(&running.ids[running.n_fed..][..row.n_tokens]);
+            step.rows.push(Row {
+                seq: running.seq,
+                n_ids: row.n_tokens,
+                draw: row.draw,
+            });
         }
         self.backend.step(step, next)?;
         assert_eq!(next.len(), rows.len(), "a backend answers every row");
         let done = clock::now();
         let metrics = &self.parts.metrics;
-        metrics.step_seconds.observe(done.saturating_duration_since(now).as_secs_f64());
+        metrics
+            .step_seconds
+            .observe(done.saturating_duration_since(now).as_secs_f64());
         metrics.batch_rows.observe(rows.len() as f64);
         metrics.iteration_tokens.observe(step.ids.len() as f64);
         for (i, row) in rows.iter().enumerate() {
@@ -385,8 +415,12 @@ impl Engine {
             none => {
                 *none = Some((now, now));
                 metrics.prompt_tokens.inc_by(running.n_prompt as u64);
-                metrics.ttft_seconds.observe((now - running.arrived).as_secs_f64());
-                metrics.prefill_seconds.observe((now - running.started).as_secs_f64());
+                metrics
+                    .ttft_seconds
+                    .observe((now - running.arrived).as_secs_f64());
+                metrics
+                    .prefill_seconds
+                    .observe((now - running.started).as_secs_f64());
             }
         }
         let Scratch { bytes, text, .. } = &mut self.scratch;
@@ -409,7 +443,9 @@ impl Engine {
             record_end(metrics, running, finish, now);
             self.release(seat);
         }
-        self.running[seat].outlet.push(id, &self.scratch.text, finish);
+        self.running[seat]
+            .outlet
+            .push(id, &self.scratch.text, finish);
     }
 
     fn fail(&mut self, rows: &[PlannedRow], error: &BackendError) {
@@ -447,9 +483,15 @@ fn record_end(metrics: &Metrics, running: &Running, finish: Option<Finish>, now:
         &metrics.success_stop
     };
     ended_by.inc();
-    metrics.request_generation_tokens.observe(running.n_generated as f64);
-    metrics.e2e_seconds.observe((now - running.arrived).as_secs_f64());
-    metrics.inference_seconds.observe((now - running.started).as_secs_f64());
+    metrics
+        .request_generation_tokens
+        .observe(running.n_generated as f64);
+    metrics
+        .e2e_seconds
+        .observe((now - running.arrived).as_secs_f64());
+    metrics
+        .inference_seconds
+        .observe((now - running.started).as_secs_f64());
     if let Some((first, _)) = running.drawn_at {
         metrics.decode_seconds.observe((now - first).as_secs_f64());
     }

@@ -8,15 +8,16 @@ use std::collections::HashMap;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Counter, Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry, TextEncoder,
+    Counter, Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry,
+    TextEncoder,
 };
 
 use crate::clock;
 
 /// Seconds from 0.5 ms up: queueing, first tokens, whole requests.
 const SECONDS: &[f64] = &[
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0,
-    7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0,
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5,
+    5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0,
 ];
 
 /// Seconds from 0.1 ms up: single tokens and steps.
@@ -32,7 +33,10 @@ const COUNTS: &[f64] = &[
 
 /// All handles. Cheap to share behind an `Arc`; every handle is atomic.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "each field's help text is the document; see Metrics::new")]
+#[expect(
+    missing_docs,
+    reason = "each field's help text is the document; see Metrics::new"
+)]
 pub struct Metrics {
     registry: Registry,
     pub requests_running: IntGauge,
@@ -70,7 +74,10 @@ impl Metrics {
     /// Never for names written here; they are all distinct and valid.
     #[must_use]
     pub fn new(model_name: &str) -> Self {
-        let r = &Registrar { registry: Registry::new(), model_name: model_name.to_owned() };
+        let r = &Registrar {
+            registry: Registry::new(),
+            model_name: model_name.to_owned(),
+        };
         let metrics = Metrics {
             requests_running: r.gauge("vllm:num_requests_running", "Sequences being computed."),
             requests_waiting: r.gauge("vllm:num_requests_waiting", "Sequences in the queue."),
@@ -82,8 +89,14 @@ impl Metrics {
             generation_tokens: r.counter("vllm:generation_tokens_total", "Tokens generated."),
             success_stop: r.success("stop"),
             success_length: r.success("length"),
-            canceled: r.counter("prony_requests_canceled_total", "Sequences whose client left."),
-            failed: r.counter("prony_requests_failed_total", "Sequences the engine failed."),
+            canceled: r.counter(
+                "prony_requests_canceled_total",
+                "Sequences whose client left.",
+            ),
+            failed: r.counter(
+                "prony_requests_failed_total",
+                "Sequences the engine failed.",
+            ),
             rejected_queue_full: r.rejected("queue_full"),
             rejected_too_long: r.rejected("too_long"),
             rejected_unavailable: r.rejected("unavailable"),
@@ -98,12 +111,15 @@ impl Metrics {
             ),
             e2e_seconds: r.seconds("vllm:e2e_request_latency_seconds", "Arrival to last token."),
             queue_seconds: r.seconds("vllm:request_queue_time_seconds", "Arrival to start."),
-            prefill_seconds: r.seconds("vllm:request_prefill_time_seconds", "Start to first token."),
+            prefill_seconds: r
+                .seconds("vllm:request_prefill_time_seconds", "Start to first token."),
             decode_seconds: r.seconds("vllm:request_decode_time_seconds", "First to last token."),
             inference_seconds: r.seconds("vllm:request_inference_time_seconds", "Start to end."),
             request_prompt_tokens: r.counts("vllm:request_prompt_tokens", "Tokens of a prompt."),
-            request_generation_tokens: r
-                .counts("vllm:request_generation_tokens", "Tokens generated for a sequence."),
+            request_generation_tokens: r.counts(
+                "vllm:request_generation_tokens",
+                "Tokens generated for a sequence.",
+            ),
             iteration_tokens: r.counts("vllm:iteration_tokens_total", "Tokens of one step."),
             step_seconds: r.histogram("prony_step_seconds", "Time of one step.", TOKEN_SECONDS),
             batch_rows: r.counts("prony_batch_rows", "Sequences in one step."),
@@ -111,8 +127,11 @@ impl Metrics {
             cpu_seconds: r.float_counter("process_cpu_seconds_total", "User and system CPU time."),
             registry: r.registry.clone(),
         };
-        r.gauge("process_start_time_seconds", "Unix time the process started at.")
-            .set(i64::try_from(clock::unix_seconds()).unwrap_or(0));
+        r.gauge(
+            "process_start_time_seconds",
+            "Unix time the process started at.",
+        )
+        .set(i64::try_from(clock::unix_seconds()).unwrap_or(0));
         metrics
     }
 
@@ -128,16 +147,23 @@ impl Metrics {
 
     /// Source: proc(5), `/proc/pid/stat` fields 14, 15 (ticks of 1/100 s) and 24 (pages).
     fn read_process(&self) {
-        let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return };
+        let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else {
+            return;
+        };
         // The second field is the command in parentheses and may itself hold spaces.
-        let Some((_, fields)) = stat.rsplit_once(')') else { return };
-        let field = |n: usize| -> Option<u64> { fields.split_whitespace().nth(n - 3)?.parse().ok() };
+        let Some((_, fields)) = stat.rsplit_once(')') else {
+            return;
+        };
+        let field =
+            |n: usize| -> Option<u64> { fields.split_whitespace().nth(n - 3)?.parse().ok() };
         if let (Some(user), Some(system)) = (field(14), field(15)) {
             let used = (user + system) as f64 / 100.0;
-            self.cpu_seconds.inc_by((used - self.cpu_seconds.get()).max(0.0));
+            self.cpu_seconds
+                .inc_by((used - self.cpu_seconds.get()).max(0.0));
         }
         if let Some(pages) = field(24) {
-            self.resident_bytes.set(i64::try_from(pages * 4096).unwrap_or(i64::MAX));
+            self.resident_bytes
+                .set(i64::try_from(pages * 4096).unwrap_or(i64::MAX));
         }
     }
 }
@@ -177,12 +203,20 @@ impl Registrar {
     }
 
     fn success(&self, reason: &str) -> IntCounter {
-        let opts = self.opts("vllm:request_success_total", "Sequences answered, by how they ended.");
-        self.register(IntCounter::with_opts(opts.const_label("finished_reason", reason)))
+        let opts = self.opts(
+            "vllm:request_success_total",
+            "Sequences answered, by how they ended.",
+        );
+        self.register(IntCounter::with_opts(
+            opts.const_label("finished_reason", reason),
+        ))
     }
 
     fn rejected(&self, reason: &str) -> IntCounter {
-        let opts = self.opts("vllm:admission_rejections_total", "Requests refused, by reason.");
+        let opts = self.opts(
+            "vllm:admission_rejections_total",
+            "Requests refused, by reason.",
+        );
         self.register(IntCounter::with_opts(opts.const_label("reason", reason)))
     }
 
@@ -196,7 +230,9 @@ impl Registrar {
 
     fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
         let labels = HashMap::from([("model_name".to_owned(), self.model_name.clone())]);
-        let opts = HistogramOpts::new(name, help).const_labels(labels).buckets(buckets.to_vec());
+        let opts = HistogramOpts::new(name, help)
+            .const_labels(labels)
+            .buckets(buckets.to_vec());
         self.register(Histogram::with_opts(opts))
     }
 }

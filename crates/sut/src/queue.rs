@@ -39,7 +39,10 @@ impl Inbox {
     /// An inbox whose engine listens to `bell`.
     #[must_use]
     pub fn new(bell: Arc<Bell>) -> Self {
-        Inbox { entries: Mutex::new(Some(Vec::new())), bell }
+        Inbox {
+            entries: Mutex::new(Some(Vec::new())),
+            bell,
+        }
     }
 
     /// The bell of the engine that empties this inbox.
@@ -69,7 +72,11 @@ impl Inbox {
 
     /// The engine ends: what is here and what is pushed later is answered with a failure.
     pub fn close(&self) {
-        let left = self.entries.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let left = self
+            .entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         drop(left);
     }
 }

@@ -56,7 +56,10 @@ pub struct Sampling {
 
 /// The fields as a client may send them, completions and chat alike.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs, reason = "named and meant as in the API; see prony_wire::openai")]
+#[expect(
+    missing_docs,
+    reason = "named and meant as in the API; see prony_wire::openai"
+)]
 pub struct RawParams {
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,
@@ -84,7 +87,10 @@ pub struct Invalid {
 impl Invalid {
     /// `param` and why it is refused.
     pub fn new(param: &'static str, message: impl Into<String>) -> Self {
-        Invalid { param, message: message.into() }
+        Invalid {
+            param,
+            message: message.into(),
+        }
     }
 }
 
@@ -113,7 +119,12 @@ impl RawParams {
         // A negative seed is as good as any other: its bits name the stream.
         let seed = self.seed.map_or_else(random_seed, i64::cast_unsigned);
         Ok(Params {
-            sampling: Sampling { temperature: temperature as f32, top_k, top_p: top_p as f32, seed },
+            sampling: Sampling {
+                temperature: temperature as f32,
+                top_k,
+                top_p: top_p as f32,
+                seed,
+            },
             stop: self.stop,
             ignore_eos: self.ignore_eos.unwrap_or(false),
         })
@@ -122,11 +133,18 @@ impl RawParams {
     fn refuse_unsupported(&self) -> Result<(), Invalid> {
         let one = |param, value: Option<u64>| match value {
             None | Some(1) => Ok(()),
-            Some(n) => Err(out_of_range(param, n, "1; several answers are not supported yet")),
+            Some(n) => Err(out_of_range(
+                param,
+                n,
+                "1; several answers are not supported yet",
+            )),
         };
         one("n", self.n)?;
         if self.min_tokens.unwrap_or(0) > 0 {
-            return Err(Invalid::new("min_tokens", "min_tokens: not supported; use ignore_eos"));
+            return Err(Invalid::new(
+                "min_tokens",
+                "min_tokens: not supported; use ignore_eos",
+            ));
         }
         let off = |param, value: Option<f64>, neutral: f64| match value {
             Some(v) if v != neutral => Err(out_of_range(
@@ -153,7 +171,11 @@ impl RawParams {
 pub fn max_tokens(param: &'static str, asked: Option<u64>) -> Result<Option<usize>, Invalid> {
     match asked {
         Some(0) => Err(out_of_range(param, 0, "at least 1")),
-        Some(n) => Ok(Some(usize::try_from(n).unwrap_or(usize::MAX / 2).min(usize::MAX / 2))),
+        Some(n) => Ok(Some(
+            usize::try_from(n)
+                .unwrap_or(usize::MAX / 2)
+                .min(usize::MAX / 2),
+        )),
         None => Ok(None),
     }
 }
@@ -165,8 +187,10 @@ fn check_stop(stop: &[String]) -> Result<(), Invalid> {
     }
     for string in stop {
         if string.is_empty() || string.len() > MAX_STOP_BYTES {
-            let message =
-                format!("stop: a string of {} bytes, must be 1 to {MAX_STOP_BYTES}", string.len());
+            let message = format!(
+                "stop: a string of {} bytes, must be 1 to {MAX_STOP_BYTES}",
+                string.len()
+            );
             return Err(Invalid::new("stop", message));
         }
     }
@@ -202,41 +226,79 @@ mod tests {
     }
 
     fn raw() -> RawParams {
-        RawParams { seed: Some(7), ..RawParams::default() }
+        RawParams {
+            seed: Some(7),
+            ..RawParams::default()
+        }
     }
 
     #[test]
     fn defaults_are_openais_and_values_are_checked() {
         check(raw(), "t=1 k=0 p=1 seed=7 eos=true");
         check(
-            RawParams { temperature: Some(0.0), top_k: Some(-1), top_p: Some(0.5), ..raw() },
+            RawParams {
+                temperature: Some(0.0),
+                top_k: Some(-1),
+                top_p: Some(0.5),
+                ..raw()
+            },
             "t=0 k=0 p=0.5 seed=7 eos=true",
         );
-        check(RawParams { seed: Some(-1), ..raw() }, "t=1 k=0 p=1 seed=18446744073709551615 eos=true");
-        let t = |t| RawParams { temperature: Some(t), ..raw() };
+        check(
+            RawParams {
+                seed: Some(-1),
+                ..raw()
+            },
+            "t=1 k=0 p=1 seed=18446744073709551615 eos=true",
+        );
+        let t = |t| RawParams {
+            temperature: Some(t),
+            ..raw()
+        };
         check(t(2.5), "temperature: 2.5, must be from 0 to 2");
         check(t(f64::NAN), "temperature: NaN, must be from 0 to 2");
         check(
-            RawParams { top_p: Some(0.0), ..raw() },
+            RawParams {
+                top_p: Some(0.0),
+                ..raw()
+            },
             "top_p: 0, must be above 0 and at most 1",
         );
         check(
-            RawParams { top_k: Some(-2), ..raw() },
+            RawParams {
+                top_k: Some(-2),
+                ..raw()
+            },
             "top_k: -2, must be -1 or 0 (all), or a positive number",
         );
         check(
-            RawParams { n: Some(2), ..raw() },
+            RawParams {
+                n: Some(2),
+                ..raw()
+            },
             "n: 2, must be 1; several answers are not supported yet",
         );
         check(
-            RawParams { stop: vec![String::new()], ..raw() },
+            RawParams {
+                stop: vec![String::new()],
+                ..raw()
+            },
             "stop: a string of 0 bytes, must be 1 to 1024",
         );
         check(
-            RawParams { presence_penalty: Some(0.5), ..raw() },
+            RawParams {
+                presence_penalty: Some(0.5),
+                ..raw()
+            },
             "presence_penalty: 0.5, must be 0; penalties are not supported yet",
         );
-        check(RawParams { repetition_penalty: Some(1.0), ..raw() }, "t=1 k=0 p=1 seed=7 eos=true");
+        check(
+            RawParams {
+                repetition_penalty: Some(1.0),
+                ..raw()
+            },
+            "t=1 k=0 p=1 seed=7 eos=true",
+        );
     }
 
     #[test]

@@ -40,7 +40,10 @@ pub fn serve(config: Config) -> Result<(), SutError> {
         .worker_threads(config.http_threads)
         .enable_all()
         .build()
-        .map_err(|source| SutError::System { what: "runtime", source })?;
+        .map_err(|source| SutError::System {
+            what: "runtime",
+            source,
+        })?;
     // Before the model is loaded: an address in use is told at once, not after minutes. Connections
     // that come meanwhile wait in the listener's backlog.
     let listener = runtime.block_on(bind(&config))?;
@@ -56,7 +59,10 @@ pub fn serve(config: Config) -> Result<(), SutError> {
     };
     let load_config = config.clone();
     let (engine, info, texts) = engine::spawn(move || backend::load(&load_config), parts)?;
-    let bounds = ModelBounds { max_model_len: info.max_model_len, vocab_size: info.vocab_size };
+    let bounds = ModelBounds {
+        max_model_len: info.max_model_len,
+        vocab_size: info.vocab_size,
+    };
     if config.print_plan {
         engine.stop();
         return print(&config.plan(info.max_model_len));
@@ -78,10 +84,12 @@ pub fn serve(config: Config) -> Result<(), SutError> {
 }
 
 async fn bind(config: &Config) -> Result<TcpListener, SutError> {
-    TcpListener::bind((config.host.as_str(), config.port)).await.map_err(|source| SutError::Bind {
-        address: format!("{}:{}", config.host, config.port),
-        source,
-    })
+    TcpListener::bind((config.host.as_str(), config.port))
+        .await
+        .map_err(|source| SutError::Bind {
+            address: format!("{}:{}", config.host, config.port),
+            source,
+        })
 }
 
 /// The one line that scripts read; nothing else ever goes to standard output.
@@ -90,7 +98,10 @@ fn print(text: &str) -> Result<(), SutError> {
     stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
-        .map_err(|source| SutError::System { what: "standard output", source })
+        .map_err(|source| SutError::System {
+            what: "standard output",
+            source,
+        })
 }
 
 /// SIGTERM and SIGINT, which mean the same here.
@@ -102,7 +113,10 @@ struct Signals {
 impl Signals {
     fn listen() -> Result<Self, SutError> {
         let listen = |kind| {
-            signal(kind).map_err(|source| SutError::System { what: "signal handler", source })
+            signal(kind).map_err(|source| SutError::System {
+                what: "signal handler",
+                source,
+            })
         };
         Ok(Signals {
             terminate: listen(SignalKind::terminate())?,
@@ -126,9 +140,10 @@ async fn run(
     mut engine: EngineHandle,
 ) -> Result<(), SutError> {
     let mut signals = Signals::listen()?;
-    let address = listener
-        .local_addr()
-        .map_err(|source| SutError::System { what: "listener", source })?;
+    let address = listener.local_addr().map_err(|source| SutError::System {
+        what: "listener",
+        source,
+    })?;
     let stop_accepting = CancellationToken::new();
     let mut server = JoinSet::new();
     let stopped = stop_accepting.clone().cancelled_owned();
@@ -138,7 +153,9 @@ async fn run(
         let listener = listener.tap_io(|socket| {
             let _ = socket.set_nodelay(true);
         });
-        axum::serve(listener, service).with_graceful_shutdown(stopped).await
+        axum::serve(listener, service)
+            .with_graceful_shutdown(stopped)
+            .await
     });
     print(&format!("listening on http://{address}\n"))?;
     let outcome = tokio::select! {
@@ -189,7 +206,10 @@ async fn drain(
 }
 
 /// Ends the process without waiting for anything.
-#[allow(unsafe_code, reason = "see SAFETY; std's exit would run destructors under a live engine")]
+#[allow(
+    unsafe_code,
+    reason = "see SAFETY; std's exit would run destructors under a live engine"
+)]
 fn end_at_once() -> ! {
     // SAFETY: _exit takes no pointers and runs no destructors, so it cannot race with the engine
     // thread, which may be inside LibTorch just now.

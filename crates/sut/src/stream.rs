@@ -62,13 +62,23 @@ pub fn open(n: usize, wishes: Wishes, bell: Arc<Bell>) -> (Answer, Vec<Outlet>) 
         wishes,
         canceled: AtomicBool::new(false),
         state: Mutex::new(State {
-            news: (0..n).map(|index| Delta { index, ..Delta::default() }).collect(),
+            news: (0..n)
+                .map(|index| Delta {
+                    index,
+                    ..Delta::default()
+                })
+                .collect(),
             n_open: n,
             waker: None,
         }),
     });
-    let outlets =
-        (0..n).map(|index| Outlet { shared: Arc::clone(&shared), index, finished: false }).collect();
+    let outlets = (0..n)
+        .map(|index| Outlet {
+            shared: Arc::clone(&shared),
+            index,
+            finished: false,
+        })
+        .collect();
     (Answer { shared, bell }, outlets)
 }
 
@@ -190,10 +200,17 @@ impl Answer {
             }
             return Poll::Pending;
         }
-        let taken = state.news.iter_mut().filter(|delta| wanted(delta)).map(|delta| {
-            let empty = Delta { index: delta.index, ..Delta::default() };
-            std::mem::replace(delta, empty)
-        });
+        let taken = state
+            .news
+            .iter_mut()
+            .filter(|delta| wanted(delta))
+            .map(|delta| {
+                let empty = Delta {
+                    index: delta.index,
+                    ..Delta::default()
+                };
+                std::mem::replace(delta, empty)
+            });
         Poll::Ready(taken.collect())
     }
 }
@@ -212,7 +229,10 @@ impl Drop for Answer {
 mod tests {
     use super::*;
 
-    const STREAM: Wishes = Wishes { stream: true, ids: true };
+    const STREAM: Wishes = Wishes {
+        stream: true,
+        ids: true,
+    };
 
     fn poll(answer: &mut Answer) -> Option<Vec<Delta>> {
         match answer.poll_next(&mut Context::from_waker(Waker::noop())) {
@@ -229,8 +249,14 @@ mod tests {
         outlets[1].push(6, "b", Some(Finish::Length));
         let news = poll(&mut answer).unwrap();
         assert_eq!(news.len(), 1);
-        assert_eq!((news[0].index, news[0].text.as_str(), news[0].n_tokens), (1, "ab", 2));
-        assert_eq!((&news[0].ids[..], news[0].finish), (&[5, 6][..], Some(Finish::Length)));
+        assert_eq!(
+            (news[0].index, news[0].text.as_str(), news[0].n_tokens),
+            (1, "ab", 2)
+        );
+        assert_eq!(
+            (&news[0].ids[..], news[0].finish),
+            (&[5, 6][..], Some(Finish::Length))
+        );
         assert_eq!(poll(&mut answer), None);
         outlets[0].finish(Finish::Stop);
         assert_eq!(poll(&mut answer).unwrap()[0].finish, Some(Finish::Stop));

@@ -9,7 +9,9 @@ use crate::config::LogFormat;
 /// Starts logging for the life of the process. A second call changes nothing.
 pub fn init(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // Only an earlier subscriber (a test's) can make this fail, and then that one stays.
     let _ = match format {
         LogFormat::Text => lines.try_init(),

@@ -28,15 +28,14 @@ impl Tokenizer {
     ///
     /// # Errors
     /// [`SutError::Tokenizer`] with the library's words.
-    pub fn from_model(
-        mut tokenizer: tokenizers::Tokenizer,
-        model: &str,
-    ) -> Result<Self, SutError> {
+    pub fn from_model(mut tokenizer: tokenizers::Tokenizer, model: &str) -> Result<Self, SutError> {
         tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(|e| SutError::Tokenizer {
-            model: model.to_owned(),
-            problem: e.to_string(),
-        })?;
+        tokenizer
+            .with_truncation(None)
+            .map_err(|e| SutError::Tokenizer {
+                model: model.to_owned(),
+                problem: e.to_string(),
+            })?;
         Ok(Tokenizer::Model(Box::new(tokenizer)))
     }
 
@@ -164,7 +163,11 @@ impl Spelling {
 /// `<0xAB>` → 0xAB.
 fn byte_token(token: &str) -> Option<u8> {
     let hex = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    if hex.len() == 2 { u8::from_str_radix(hex, 16).ok() } else { None }
+    if hex.len() == 2 {
+        u8::from_str_radix(hex, 16).ok()
+    } else {
+        None
+    }
 }
 
 /// GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes for U+0100 onward,

@@ -42,7 +42,13 @@ pub(crate) async fn chat(
     let text = render(&app, &turns)?;
     // The template has written the start token itself.
     let prompts = vec![app.encode(text, false).await?];
-    let submitted = app.submit(Submission { prompts, max_tokens, params, wishes, arrived })?;
+    let submitted = app.submit(Submission {
+        prompts,
+        max_tokens,
+        params,
+        wishes,
+        arrived,
+    })?;
     let frame = Frame {
         id: app.request_ids.next("chatcmpl"),
         created: clock::unix_seconds(),
@@ -51,7 +57,11 @@ pub(crate) async fn chat(
         include_usage,
         role_sent: false,
     };
-    tracing::debug!(request_id = frame.id, n_prompt = submitted.n_prompt, "chat accepted");
+    tracing::debug!(
+        request_id = frame.id,
+        n_prompt = submitted.n_prompt,
+        "chat accepted"
+    );
     if wishes.stream {
         Ok(sse::response(submitted, frame, include_usage))
     } else {
@@ -64,7 +74,9 @@ fn render(app: &App, turns: &[Turn]) -> Result<String, ApiError> {
         let message = "messages: this model has no chat template; use /v1/completions";
         return Err(Invalid::new("messages", message).into());
     };
-    template.render(turns).map_err(|e| Invalid::new("messages", e.to_string()).into())
+    template
+        .render(turns)
+        .map_err(|e| Invalid::new("messages", e.to_string()).into())
 }
 
 fn turns(messages: Option<Vec<ChatMessage>>) -> Result<Vec<Turn>, Invalid> {
@@ -74,9 +86,19 @@ fn turns(messages: Option<Vec<ChatMessage>>) -> Result<Vec<Turn>, Invalid> {
     }
     messages
         .into_iter()
-        .map(|ChatMessage { role, content, name }| {
-            Ok(Turn { role, content: content.map_or_else(|| Ok(String::new()), text_of)?, name })
-        })
+        .map(
+            |ChatMessage {
+                 role,
+                 content,
+                 name,
+             }| {
+                Ok(Turn {
+                    role,
+                    content: content.map_or_else(|| Ok(String::new()), text_of)?,
+                    name,
+                })
+            },
+        )
         .collect()
 }
 
@@ -101,8 +123,20 @@ fn params(request: &ChatRequest) -> Result<Params, Invalid> {
     let unsupported = [
         ("logprobs", request.logprobs == Some(true)),
         ("top_logprobs", request.top_logprobs.is_some_and(|n| n > 0)),
-        ("tools", request.tools.as_ref().is_some_and(|tools| !tools.is_empty())),
-        ("response_format", request.response_format.as_ref().is_some_and(|f| !is_text(f))),
+        (
+            "tools",
+            request
+                .tools
+                .as_ref()
+                .is_some_and(|tools| !tools.is_empty()),
+        ),
+        (
+            "response_format",
+            request
+                .response_format
+                .as_ref()
+                .is_some_and(|f| !is_text(f)),
+        ),
     ];
     if let Some((param, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
         return Err(Invalid::new(param, format!("{param}: not supported yet")));
@@ -112,14 +146,20 @@ fn params(request: &ChatRequest) -> Result<Params, Invalid> {
         top_p: request.top_p,
         top_k: request.top_k,
         seed: request.seed,
-        stop: request.stop.as_ref().map_or_else(Vec::new, |stop| stop.as_slice().to_vec()),
+        stop: request
+            .stop
+            .as_ref()
+            .map_or_else(Vec::new, |stop| stop.as_slice().to_vec()),
         ignore_eos: request.ignore_eos,
         min_tokens: request.min_tokens,
         n: request.n,
         presence_penalty: request.presence_penalty,
         frequency_penalty: request.frequency_penalty,
         repetition_penalty: request.repetition_penalty,
-        has_logit_bias: request.logit_bias.as_ref().is_some_and(|bias| !bias.is_empty()),
+        has_logit_bias: request
+            .logit_bias
+            .as_ref()
+            .is_some_and(|bias| !bias.is_empty()),
     }
     .validate()
 }
@@ -138,7 +178,11 @@ fn choice(delta: &Delta, with_ids: bool) -> ChatChoice<'_> {
 }
 
 async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError> {
-    let Submitted { mut answer, open, n_prompt } = submitted;
+    let Submitted {
+        mut answer,
+        open,
+        n_prompt,
+    } = submitted;
     let deltas = answer.all().await;
     drop(open);
     for delta in &deltas {
@@ -150,7 +194,10 @@ async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError
         object: Cow::Borrowed("chat.completion"),
         created: frame.created,
         model: Cow::Borrowed(&frame.app.model_name),
-        choices: deltas.iter().map(|delta| choice(delta, frame.with_ids)).collect(),
+        choices: deltas
+            .iter()
+            .map(|delta| choice(delta, frame.with_ids))
+            .collect(),
         usage: Some(sse::usage(n_prompt, n_generated)),
     };
     Ok(Json(response).into_response())
@@ -196,7 +243,10 @@ impl Frame {
             finish_reason: None,
             token_ids: None,
         };
-        sse::write(out, &self.chunk(vec![choice], self.include_usage.then_some(None)));
+        sse::write(
+            out,
+            &self.chunk(vec![choice], self.include_usage.then_some(None)),
+        );
     }
 }
 
@@ -211,12 +261,18 @@ impl ChunkWriter for Frame {
         let content = (!delta.text.is_empty()).then_some(Cow::Borrowed(delta.text.as_str()));
         let choice = ChatDeltaChoice {
             index: delta.index as u32,
-            delta: ChatDelta { role: None, content },
+            delta: ChatDelta {
+                role: None,
+                content,
+            },
             logprobs: None,
             finish_reason: finish_reason(delta.finish),
             token_ids: self.with_ids.then_some(Cow::Borrowed(&delta.ids[..])),
         };
-        sse::write(out, &self.chunk(vec![choice], self.include_usage.then_some(None)));
+        sse::write(
+            out,
+            &self.chunk(vec![choice], self.include_usage.then_some(None)),
+        );
     }
 
     fn usage(&mut self, usage: Usage, out: &mut Vec<u8>) {

@@ -39,8 +39,13 @@ pub(crate) async fn completions(
     };
     let include_usage = include_usage(request.stream_options, wishes)?;
     let prompts = prompts(&app, prompt).await?;
-    let submission =
-        Submission { prompts, max_tokens: Some(max_tokens), params, wishes, arrived };
+    let submission = Submission {
+        prompts,
+        max_tokens: Some(max_tokens),
+        params,
+        wishes,
+        arrived,
+    };
     let submitted = app.submit(submission)?;
     let frame = Frame {
         id: app.request_ids.next("cmpl"),
@@ -49,7 +54,11 @@ pub(crate) async fn completions(
         with_ids: wishes.ids,
         include_usage,
     };
-    tracing::debug!(request_id = frame.id, n_prompt = submitted.n_prompt, "completion accepted");
+    tracing::debug!(
+        request_id = frame.id,
+        n_prompt = submitted.n_prompt,
+        "completion accepted"
+    );
     if wishes.stream {
         Ok(sse::response(submitted, frame, include_usage))
     } else {
@@ -63,9 +72,10 @@ pub(crate) fn include_usage(
     wishes: Wishes,
 ) -> Result<bool, Invalid> {
     match options {
-        Some(_) if !wishes.stream => {
-            Err(Invalid::new("stream_options", "stream_options: only allowed with stream"))
-        }
+        Some(_) if !wishes.stream => Err(Invalid::new(
+            "stream_options",
+            "stream_options: only allowed with stream",
+        )),
         options => Ok(options.and_then(|o| o.include_usage).unwrap_or(false)),
     }
 }
@@ -74,7 +84,10 @@ fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
     let unsupported = [
         ("echo", request.echo == Some(true)),
         ("logprobs", request.logprobs.is_some()),
-        ("suffix", request.suffix.as_ref().is_some_and(|s| !s.is_empty())),
+        (
+            "suffix",
+            request.suffix.as_ref().is_some_and(|s| !s.is_empty()),
+        ),
         ("best_of", request.best_of.is_some_and(|n| n != 1)),
     ];
     if let Some((param, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
@@ -85,14 +98,20 @@ fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
         top_p: request.top_p,
         top_k: request.top_k,
         seed: request.seed,
-        stop: request.stop.as_ref().map_or_else(Vec::new, |stop| stop.as_slice().to_vec()),
+        stop: request
+            .stop
+            .as_ref()
+            .map_or_else(Vec::new, |stop| stop.as_slice().to_vec()),
         ignore_eos: request.ignore_eos,
         min_tokens: request.min_tokens,
         n: request.n,
         presence_penalty: request.presence_penalty,
         frequency_penalty: request.frequency_penalty,
         repetition_penalty: request.repetition_penalty,
-        has_logit_bias: request.logit_bias.as_ref().is_some_and(|bias| !bias.is_empty()),
+        has_logit_bias: request
+            .logit_bias
+            .as_ref()
+            .is_some_and(|bias| !bias.is_empty()),
     }
     .validate()
 }
@@ -118,13 +137,20 @@ async fn prompts(app: &App, prompt: Option<Prompt>) -> Result<Vec<Vec<u32>>, Api
 
 fn check_n_prompts(n: usize) -> Result<(), Invalid> {
     if n == 0 || n > MAX_PROMPTS {
-        return Err(Invalid::new("prompt", format!("prompt: {n} of them, must be 1 to {MAX_PROMPTS}")));
+        return Err(Invalid::new(
+            "prompt",
+            format!("prompt: {n} of them, must be 1 to {MAX_PROMPTS}"),
+        ));
     }
     Ok(())
 }
 
 async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError> {
-    let Submitted { mut answer, open, n_prompt } = submitted;
+    let Submitted {
+        mut answer,
+        open,
+        n_prompt,
+    } = submitted;
     let deltas = answer.all().await;
     drop(open);
     for delta in &deltas {
@@ -132,7 +158,10 @@ async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError
     }
     let n_generated = deltas.iter().map(|delta| delta.n_tokens).sum();
     let choices = deltas.iter().map(|delta| frame.choice(delta)).collect();
-    Ok(Json(frame.response(choices, Some(Some(sse::usage(n_prompt, n_generated))))).into_response())
+    Ok(
+        Json(frame.response(choices, Some(Some(sse::usage(n_prompt, n_generated)))))
+            .into_response(),
+    )
 }
 
 /// What is the same in every chunk of a request.

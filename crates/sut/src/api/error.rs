@@ -94,9 +94,11 @@ impl ApiError {
                 (StatusCode::NOT_FOUND, "model_not_found", Some("model"))
             }
             ApiError::Refused(refusal) => match refusal {
-                Refusal::TooLong { .. } => {
-                    (StatusCode::BAD_REQUEST, "context_length_exceeded", Some("prompt"))
-                }
+                Refusal::TooLong { .. } => (
+                    StatusCode::BAD_REQUEST,
+                    "context_length_exceeded",
+                    Some("prompt"),
+                ),
                 Refusal::EmptyPrompt | Refusal::TokenOutOfRange { .. } => {
                     (StatusCode::BAD_REQUEST, "invalid_value", Some("prompt"))
                 }
@@ -106,9 +108,7 @@ impl ApiError {
             ApiError::EngineFailed => (StatusCode::INTERNAL_SERVER_ERROR, "engine_error", None),
             ApiError::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", None),
             ApiError::UnknownPath => (StatusCode::NOT_FOUND, "not_found", None),
-            ApiError::WrongMethod => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", None)
-            }
+            ApiError::WrongMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", None),
         }
     }
 
@@ -153,7 +153,11 @@ impl ApiError {
 
 fn refusal_message(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::TooLong { n_prompt, max_tokens, max_model_len } => format!(
+        Refusal::TooLong {
+            n_prompt,
+            max_tokens,
+            max_model_len,
+        } => format!(
             "prompt of {n_prompt} tokens and max_tokens {max_tokens} make {}, at most \
              {max_model_len} fit",
             n_prompt.saturating_add(*max_tokens)
@@ -163,7 +167,10 @@ fn refusal_message(refusal: &Refusal) -> String {
         }
         Refusal::EmptyPrompt => "prompt: empty, must have at least one token".to_owned(),
         Refusal::QueueFull { retry_after } => {
-            format!("the queue is full; try again in {} s", retry_after.as_secs())
+            format!(
+                "the queue is full; try again in {} s",
+                retry_after.as_secs()
+            )
         }
         Refusal::Unavailable => "the server takes no more requests".to_owned(),
     }
@@ -180,7 +187,10 @@ impl IntoResponse for ApiError {
         let mut response = (status, Json(self.body())).into_response();
         let headers = response.headers_mut();
         if let ApiError::Refused(Refusal::QueueFull { retry_after }) = self {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after.as_secs()));
+            headers.insert(
+                header::RETRY_AFTER,
+                HeaderValue::from(retry_after.as_secs()),
+            );
         }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -72,7 +72,10 @@ pub struct RequestIds {
 impl Default for RequestIds {
     /// Starts at a random number, so that two runs of the server do not repeat their names.
     fn default() -> Self {
-        RequestIds { base: RandomState::new().hash_one(1u8), next: AtomicU64::new(0) }
+        RequestIds {
+            base: RandomState::new().hash_one(1u8),
+            next: AtomicU64::new(0),
+        }
     }
 }
 
@@ -107,23 +110,41 @@ pub(crate) struct Submitted {
 impl App {
     /// Checks, admits and queues; all of a request's prompts or none.
     pub(crate) fn submit(&self, submission: Submission) -> Result<Submitted, ApiError> {
-        let Submission { prompts, max_tokens, params, wishes, arrived } = submission;
+        let Submission {
+            prompts,
+            max_tokens,
+            params,
+            wishes,
+            arrived,
+        } = submission;
         let mut requests = Vec::with_capacity(prompts.len());
         for prompt in prompts {
             let max_tokens = max_tokens.unwrap_or_else(|| self.admission.room_after(prompt.len()));
             self.admission.check(&prompt, max_tokens)?;
-            requests.push(Generate { prompt, max_tokens, params: params.clone() });
+            requests.push(Generate {
+                prompt,
+                max_tokens,
+                params: params.clone(),
+            });
         }
         let lengths: Vec<usize> = requests.iter().map(|r| r.prompt.len()).collect();
         let (open, permits) = self.admission.admit(&lengths)?;
         let bell = Arc::clone(self.inbox.bell());
         let (answer, outlets) = stream::open(requests.len(), wishes, bell);
-        self.inbox.push(
-            requests.into_iter().zip(outlets).zip(permits).map(|((request, outlet), permit)| {
-                Waiting { request, outlet, permit, arrived }
-            }),
-        );
-        Ok(Submitted { answer, open, n_prompt: lengths.iter().sum() })
+        self.inbox
+            .push(requests.into_iter().zip(outlets).zip(permits).map(
+                |((request, outlet), permit)| Waiting {
+                    request,
+                    outlet,
+                    permit,
+                    arrived,
+                },
+            ));
+        Ok(Submitted {
+            answer,
+            open,
+            n_prompt: lengths.iter().sum(),
+        })
     }
 
     /// Whether `model` is served here; a request may leave it out.
@@ -148,7 +169,10 @@ impl App {
                 .await
                 .map_err(|_| ApiError::EngineFailed)?
         };
-        ids.map_err(|e| ApiError::Unusable { param: "prompt", message: e.to_string() })
+        ids.map_err(|e| ApiError::Unusable {
+            param: "prompt",
+            message: e.to_string(),
+        })
     }
 }
 

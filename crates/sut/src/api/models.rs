@@ -12,7 +12,10 @@ use super::error::ApiError;
 
 /// All models.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<ModelList> {
-    Json(ModelList { object: "list".to_owned(), data: vec![card(&app)] })
+    Json(ModelList {
+        object: "list".to_owned(),
+        data: vec![card(&app)],
+    })
 }
 
 /// One model by name.

@@ -39,11 +39,23 @@ pub(crate) fn response<W: ChunkWriter>(
     writer: W,
     include_usage: bool,
 ) -> Response {
-    let Submitted { answer, open, n_prompt } = submitted;
-    let events =
-        Events { live: Some((answer, open)), writer, include_usage, n_prompt, n_generated: 0 };
+    let Submitted {
+        answer,
+        open,
+        n_prompt,
+    } = submitted;
+    let events = Events {
+        live: Some((answer, open)),
+        writer,
+        include_usage,
+        n_prompt,
+        n_generated: 0,
+    };
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/event-stream; charset=utf-8"),
+        ),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     ];
     (headers, Body::from_stream(events)).into_response()
@@ -75,7 +87,8 @@ impl<W: ChunkWriter> Events<W> {
         }
         // No news from a request that has none left: all its sequences are finished.
         if self.include_usage {
-            self.writer.usage(usage(self.n_prompt, self.n_generated), out);
+            self.writer
+                .usage(usage(self.n_prompt, self.n_generated), out);
         }
         out.extend_from_slice(sse::DONE);
         true
@@ -100,7 +113,11 @@ impl<W: ChunkWriter> Stream for Events<W> {
         if !out.is_empty() {
             return Poll::Ready(Some(Ok(out.into())));
         }
-        if this.live.is_none() { Poll::Ready(None) } else { Poll::Pending }
+        if this.live.is_none() {
+            Poll::Ready(None)
+        } else {
+            Poll::Pending
+        }
     }
 }
 

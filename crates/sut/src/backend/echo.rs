@@ -111,9 +111,15 @@ impl Backend for Echo {
 
     fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
         for row in &step.rows {
-            let seq = self.seqs.get_mut(row.seq.0 as usize).and_then(Option::as_mut);
+            let seq = self
+                .seqs
+                .get_mut(row.seq.0 as usize)
+                .and_then(Option::as_mut);
             let Some(seq) = seq else {
-                return Err(BackendError::BadRow(format!("sequence {}: not open", row.seq.0)));
+                return Err(BackendError::BadRow(format!(
+                    "sequence {}: not open",
+                    row.seq.0
+                )));
             };
             next.push(row.draw.then(|| {
                 let n_tokens = self.config.n_tokens.unwrap_or(seq.prompt.len());
@@ -139,9 +145,22 @@ mod tests {
     use crate::request::{Params, Sampling};
 
     fn request(prompt: &[u32], max_tokens: usize) -> Generate {
-        let sampling = Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, seed: 0 };
-        let params = Params { sampling, stop: vec![], ignore_eos: false };
-        Generate { prompt: prompt.to_vec(), max_tokens, params }
+        let sampling = Sampling {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            seed: 0,
+        };
+        let params = Params {
+            sampling,
+            stop: vec![],
+            ignore_eos: false,
+        };
+        Generate {
+            prompt: prompt.to_vec(),
+            max_tokens,
+            params,
+        }
     }
 
     fn echo(config: EchoConfig) -> Echo {
@@ -157,7 +176,14 @@ mod tests {
 
     fn draw(echo: &mut Echo, seq: SeqId) -> Option<u32> {
         let mut next = Vec::new();
-        let step = Step { ids: vec![0], rows: vec![Row { seq, n_ids: 1, draw: true }] };
+        let step = Step {
+            ids: vec![0],
+            rows: vec![Row {
+                seq,
+                n_ids: 1,
+                draw: true,
+            }],
+        };
         echo.step(&step, &mut next).unwrap();
         next[0]
     }
@@ -165,7 +191,10 @@ mod tests {
     #[test]
     fn repeats_the_prompt_and_ends() {
         let now = crate::clock::now();
-        let mut echo = echo(EchoConfig { n_tokens: Some(3), ..EchoConfig::default() });
+        let mut echo = echo(EchoConfig {
+            n_tokens: Some(3),
+            ..EchoConfig::default()
+        });
         let seq = echo.open(&request(&[7, 8], 9), now).unwrap();
         let drawn: Vec<u32> = (0..5).filter_map(|_| draw(&mut echo, seq)).collect();
         // After the end of text the echo goes on, as a model does under ignore_eos.
@@ -176,7 +205,11 @@ mod tests {
     fn tokens_are_due_on_a_fixed_grid() {
         let now = crate::clock::now();
         let ms = Duration::from_millis;
-        let mut echo = echo(EchoConfig { ttft: ms(100), itl: ms(10), n_tokens: None });
+        let mut echo = echo(EchoConfig {
+            ttft: ms(100),
+            itl: ms(10),
+            n_tokens: None,
+        });
         let seq = echo.open(&request(&[7], 9), now).unwrap();
         assert_eq!(echo.ready_at(seq), Some(now + ms(100)));
         draw(&mut echo, seq);

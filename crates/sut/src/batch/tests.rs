@@ -18,13 +18,30 @@ fn check(seats: &str, max_tokens: usize, expected: &str) {
             }
         })
         .collect();
-    let plan = plan(&seats, StepLimits { max_rows: 16, max_tokens }, now);
+    let plan = plan(
+        &seats,
+        StepLimits {
+            max_rows: 16,
+            max_tokens,
+        },
+        now,
+    );
     let mut words: Vec<String> = plan
         .rows
         .iter()
-        .map(|row| format!("{}:{}{}", row.seat, row.n_tokens, if row.draw { "!" } else { "" }))
+        .map(|row| {
+            format!(
+                "{}:{}{}",
+                row.seat,
+                row.n_tokens,
+                if row.draw { "!" } else { "" }
+            )
+        })
         .collect();
-    words.extend(plan.wake_at.map(|at| format!("wake@{}", (at - now).as_millis())));
+    words.extend(
+        plan.wake_at
+            .map(|at| format!("wake@{}", (at - now).as_millis())),
+    );
     assert_eq!(words.join(" "), expected, "{max_tokens} tokens");
 }
 
@@ -45,7 +62,10 @@ fn decoding_first_then_prompts_in_chunks() {
 
 #[test]
 fn sequences_start_in_order_while_rows_and_cache_last() {
-    let limits = StepLimits { max_rows: 4, max_tokens: 16 };
+    let limits = StepLimits {
+        max_rows: 4,
+        max_tokens: 16,
+    };
     assert_eq!(n_starts(0, 100, [10, 20, 30], limits), 3);
     assert_eq!(n_starts(2, 100, [10, 20, 30], limits), 2);
     assert_eq!(n_starts(4, 100, [10], limits), 0);
@@ -58,7 +78,10 @@ fn sequences_start_in_order_while_rows_and_cache_last() {
 /// and everything ends.
 #[test]
 fn a_simulated_load_keeps_its_promises() {
-    let limits = StepLimits { max_rows: 8, max_tokens: 32 };
+    let limits = StepLimits {
+        max_rows: 8,
+        max_tokens: 32,
+    };
     let now = crate::clock::now();
     // (prompt, output) of 60 sequences from a small generator; the seed is the 1.
     let mut x: u32 = 1;
@@ -66,8 +89,9 @@ fn a_simulated_load_keeps_its_promises() {
         x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (x >> 8) % below
     };
-    let mut waiting: Vec<(usize, usize)> =
-        (0..60).map(|_| (1 + draw(100) as usize, 1 + draw(20) as usize)).collect();
+    let mut waiting: Vec<(usize, usize)> = (0..60)
+        .map(|_| (1 + draw(100) as usize, 1 + draw(20) as usize))
+        .collect();
     waiting.reverse();
     let (mut kv_free, mut n_done, mut n_steps) = (400, 0, 0);
     let mut running: Vec<(Seat, usize, usize)> = Vec::new();
@@ -76,14 +100,30 @@ fn a_simulated_load_keeps_its_promises() {
         for _ in 0..n_starts(running.len(), kv_free, needed, limits) {
             let (prompt, output) = waiting.pop().unwrap();
             kv_free -= prompt + output;
-            running.push((Seat { n_unfed: prompt, ready_at: None }, output, prompt + output));
+            running.push((
+                Seat {
+                    n_unfed: prompt,
+                    ready_at: None,
+                },
+                output,
+                prompt + output,
+            ));
         }
         let seats: Vec<Seat> = running.iter().map(|(seat, ..)| *seat).collect();
         let plan = plan(&seats, limits, now);
-        assert!(!plan.rows.is_empty(), "work is there and nothing is planned");
+        assert!(
+            !plan.rows.is_empty(),
+            "work is there and nothing is planned"
+        );
         assert!(plan.rows.iter().map(|row| row.n_tokens).sum::<usize>() <= limits.max_tokens);
         let n_decoding = seats.iter().filter(|seat| seat.n_unfed == 1).count();
-        assert!(plan.rows.iter().filter(|row| row.n_tokens == 1 && row.draw).count() >= n_decoding);
+        assert!(
+            plan.rows
+                .iter()
+                .filter(|row| row.n_tokens == 1 && row.draw)
+                .count()
+                >= n_decoding
+        );
         for row in &plan.rows {
             let (seat, output, _) = &mut running[row.seat];
             seat.n_unfed -= row.n_tokens;

@@ -28,7 +28,11 @@ fn check(tokens: &[&str], stop: &[&str], expected: &str) {
     let bytes: Vec<&[u8]> = tokens.iter().map(|t| t.as_bytes()).collect();
     let (pieces, stopped) = feed(&bytes, stop);
     let end = if stopped { "#" } else { "" };
-    assert_eq!(format!("{}{end}", pieces.join("|")), expected, "{tokens:?} stop {stop:?}");
+    assert_eq!(
+        format!("{}{end}", pieces.join("|")),
+        expected,
+        "{tokens:?} stop {stop:?}"
+    );
 }
 
 #[test]
@@ -81,7 +85,10 @@ fn by_definition(bytes: &[u8], stop: &[String]) -> (String, bool) {
             .map(String::len)
             .max();
         if let Some(len) = longest {
-            return (String::from_utf8_lossy(&bytes[..end - len]).into_owned(), true);
+            return (
+                String::from_utf8_lossy(&bytes[..end - len]).into_owned(),
+                true,
+            );
         }
     }
     (String::from_utf8_lossy(bytes).into_owned(), false)

@@ -1,0 +1,196 @@
+//! A model on LibTorch: adapts `prony_models::Decoder` to the engine's flat steps.
+//!
+//! Keeps each open sequence's cache handle and sampler under the id it gave out. Batching, stop
+//! rules and text are decided elsewhere.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use prony_models::kv_cache::BLOCK_TOKENS;
+use prony_models::{
+    Decoder, Device, Dtype, LoadOptions, LoadedModel, ModelError, ModelSource, Sampler,
+    SamplingParams, Sequence, StepRow,
+};
+
+use super::{Backend, BackendError, BackendInfo, Loaded, SeqId, Step, Texts};
+use crate::chat_template::ChatTemplate;
+use crate::config::{DtypeName, Limits, TorchConfig};
+use crate::error::SutError;
+use crate::request::{Generate, Sampling};
+use crate::tokenize::{TokenTable, Tokenizer};
+
+/// A decoder and the sequences open in it.
+struct Torch {
+    decoder: Box<dyn Decoder>,
+    info: BackendInfo,
+    /// Indexed by [`SeqId`]; `None` where the id is in `unused` or its row is in a step.
+    seqs: Vec<Option<Open>>,
+    unused: Vec<u32>,
+    /// The sequences of the step under way; kept for its allocation.
+    in_step: Vec<Open>,
+}
+
+struct Open {
+    seq: Sequence,
+    sampler: Sampler,
+}
+
+/// Loads the model, its tokenizer and its chat template.
+///
+/// # Errors
+/// [`SutError::Model`], [`SutError::Tokenizer`], [`SutError::ChatTemplate`] or
+/// [`SutError::Flag`] for a device that has no such name.
+pub fn load(config: &TorchConfig, limits: &Limits) -> Result<Loaded, SutError> {
+    let options = LoadOptions {
+        dtype: match config.dtype {
+            DtypeName::F32 => Dtype::F32,
+            DtypeName::Bf16 => Dtype::Bf16,
+        },
+        device: device(&config.device)?,
+        threads: config.threads,
+        kv_capacity_tokens: limits.kv_tokens,
+    };
+    let Ok(source) = config.model.parse::<ModelSource>();
+    let model = prony_models::load(&source, &options).map_err(|source| SutError::Model {
+        model: config.model.clone(),
+        source,
+    })?;
+    let texts = texts(&model, &config.model)?;
+    let info = BackendInfo {
+        max_model_len: model.info.max_tokens.min(model.info.kv_capacity_tokens),
+        vocab_size: model.info.vocab_size,
+        eos_ids: model.info.eos_ids.clone(),
+        kv_capacity_tokens: model.info.kv_capacity_tokens,
+        kv_block_tokens: BLOCK_TOKENS,
+    };
+    let backend = Torch {
+        decoder: model.decoder,
+        info,
+        seqs: Vec::new(),
+        unused: Vec::new(),
+        in_step: Vec::new(),
+    };
+    Ok(Loaded {
+        backend: Box::new(backend),
+        texts,
+    })
+}
+
+fn texts(model: &LoadedModel, name: &str) -> Result<Texts, SutError> {
+    let table = TokenTable::from_model(&model.tokenizer, name)?;
+    let tokenizer = Tokenizer::from_model(model.tokenizer.clone(), name)?;
+    let bos = model.bos_text.as_deref().unwrap_or_default();
+    let eos = model.eos_text.as_deref().unwrap_or_default();
+    let template = model.chat_template.as_deref();
+    let template = template
+        .map(|t| ChatTemplate::compile(t, bos, eos, name))
+        .transpose()?;
+    Ok(Texts {
+        tokenizer: Arc::new(tokenizer),
+        table: Arc::new(table),
+        chat_template: template.map(Arc::new),
+    })
+}
+
+fn device(name: &str) -> Result<Device, SutError> {
+    let index = match name {
+        "cpu" => return Ok(Device::Cpu),
+        "cuda" => Some(0),
+        _ => name.strip_prefix("cuda:").and_then(|n| n.parse().ok()),
+    };
+    index.map(Device::Cuda).ok_or_else(|| SutError::Flag {
+        flag: "--device",
+        value: name.to_owned(),
+        problem: "must be cpu, cuda or cuda:N".to_owned(),
+    })
+}
+
+fn sampling(sampling: &Sampling) -> SamplingParams {
+    SamplingParams {
+        temperature: sampling.temperature,
+        top_k: sampling.top_k,
+        top_p: sampling.top_p,
+        seed: sampling.seed,
+    }
+}
+
+/// Which of two the fault of a step is: the request's, found before anything changed, or not.
+fn fault(error: &ModelError) -> BackendError {
+    match error {
+        ModelError::TokenOutOfRange { .. }
+        | ModelError::TooLong { .. }
+        | ModelError::KvExhausted { .. }
+        | ModelError::EmptyRow { .. }
+        | ModelError::Sampling { .. } => BackendError::BadRow(error.to_string()),
+        _ => BackendError::Step(error.to_string()),
+    }
+}
+
+impl Backend for Torch {
+    fn info(&self) -> &BackendInfo {
+        &self.info
+    }
+
+    fn kv_free_tokens(&self) -> usize {
+        self.decoder.kv_free_tokens()
+    }
+
+    fn open(&mut self, request: &Generate, _now: Instant) -> Result<SeqId, BackendError> {
+        let sampler = Sampler::new(sampling(&request.params.sampling)).map_err(|e| fault(&e))?;
+        let seq = self
+            .decoder
+            .new_sequence(request.kv_tokens())
+            .map_err(|e| fault(&e))?;
+        let open = Some(Open { seq, sampler });
+        if let Some(id) = self.unused.pop() {
+            self.seqs[id as usize] = open;
+            return Ok(SeqId(id));
+        }
+        self.seqs.push(open);
+        Ok(SeqId(self.seqs.len() as u32 - 1))
+    }
+
+    fn close(&mut self, seq: SeqId) {
+        let slot = self.seqs.get_mut(seq.0 as usize);
+        if slot.and_then(Option::take).is_some() {
+            self.unused.push(seq.0);
+        }
+    }
+
+    fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
+        self.in_step.clear();
+        for row in &step.rows {
+            let open = self.seqs[row.seq.0 as usize].take();
+            self.in_step
+                .push(open.expect("a step names open sequences, each once"));
+        }
+        let mut rest = &step.ids[..];
+        let mut rows: Vec<StepRow<'_>> = self
+            .in_step
+            .iter_mut()
+            .zip(&step.rows)
+            .map(|(open, row)| {
+                let (tokens, tail) = rest.split_at(row.n_ids);
+                rest = tail;
+                let sampler = row.draw.then_some(&mut open.sampler);
+                StepRow {
+                    seq: &mut open.seq,
+                    tokens,
+                    sampler,
+                }
+            })
+            .collect();
+        let drawn = self.decoder.step(&mut rows);
+        drop(rows);
+        for (open, row) in self.in_step.drain(..).zip(&step.rows) {
+            self.seqs[row.seq.0 as usize] = Some(open);
+        }
+        next.extend(
+            drawn
+                .map_err(|e| fault(&e))?
+                .into_iter()
+                .map(|t| t.map(|t| t.id)),
+        );
+        Ok(())
+    }
+}

@@ -49,6 +49,7 @@ pub fn load(config: &TorchConfig, limits: &Limits) -> Result<Loaded, SutError> {
         device: device(&config.device)?,
         threads: config.threads,
         kv_capacity_tokens: limits.kv_tokens,
+        own_kernels: true,
     };
     let Ok(source) = config.model.parse::<ModelSource>();
     let model = prony_models::load(&source, &options).map_err(|source| SutError::Model {

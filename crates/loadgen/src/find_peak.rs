@@ -6,6 +6,8 @@
 
 pub mod reference;
 
+pub mod confidence;
+
 pub mod robust;
 
 pub use reference::{ReferenceSearch, Step};

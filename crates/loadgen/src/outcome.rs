@@ -1,6 +1,7 @@
 //! What a run leaves behind: plain data, phase by phase, for verdicts, logs, plots and records.
 
 use crate::clock::Nanos;
+use crate::find_peak::TrialResult;
 use crate::incident::IncidentReport;
 use crate::issue::EndReason;
 use crate::metrics::{Metrics, PerformanceData};
@@ -35,6 +36,26 @@ impl Outcome {
     #[must_use]
     pub fn result(&self) -> Option<&PhaseOutcome> {
         self.reported.map(|phase| &self.phases[phase])
+    }
+
+    /// The run as a trial of a peak search: passed if our verdict is VALID.
+    #[must_use]
+    pub fn trial(&self, took: Nanos) -> TrialResult {
+        let judged = self.result().and_then(|phase| phase.judged.as_ref());
+        judged.map_or_else(
+            || TrialResult {
+                passed: false,
+                completed_qps: 0.0,
+                reasons: vec!["no result".to_owned()],
+                took,
+            },
+            |judged| TrialResult {
+                passed: judged.verdict.validity.is_valid(),
+                completed_qps: judged.metrics.rates.completed_per_s,
+                reasons: judged.verdict.reasons.clone(),
+                took,
+            },
+        )
     }
 }
 
@@ -143,6 +164,22 @@ pub struct Columns {
     pub n_tokens: Vec<i64>,
     /// What became of each sample.
     pub status: Vec<SampleStatus>,
+}
+
+impl PhaseOutcome {
+    /// Lets go of everything that is as long as the phase; figures and verdict stay.
+    pub(crate) fn forget_samples(&mut self) {
+        self.columns = Columns::default();
+        self.kept = Vec::new();
+        self.performance = PerformanceData {
+            queries_issued: self.performance.queries_issued,
+            max_latency_ns: self.performance.max_latency_ns,
+            final_query_scheduled_ns: self.performance.final_query_scheduled_ns,
+            final_query_issued_ns: self.performance.final_query_issued_ns,
+            final_query_all_samples_done_ns: self.performance.final_query_all_samples_done_ns,
+            ..PerformanceData::default()
+        };
+    }
 }
 
 impl Columns {

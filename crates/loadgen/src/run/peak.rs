@@ -7,7 +7,7 @@ use crate::report::keys::{self, detail as key, message};
 use crate::run::Run;
 use crate::sample::{QuerySampleLibrary, SampleIndex};
 use crate::scenario::{Phase, Scenario};
-use crate::settings::EffectiveSettings;
+use crate::settings::{EffectiveSettings, validate};
 use crate::verdict::Recommendation;
 
 impl Run<'_> {
@@ -29,23 +29,37 @@ impl Run<'_> {
             decimals: requested.server_find_peak_qps_decimals_of_precision,
         };
         let set = self.loadable_sets(Phase::Performance, qsl).swap_remove(0);
+        let total = qsl.total_sample_count() as u64;
+        let in_memory = qsl.performance_sample_count() as u64;
         let first = self.phases.len();
         // Index of the best passing trial.
         let mut best = None;
+        let mut stays_loaded = false;
+        let mut failure = None;
         let peak = search.run(|step| {
             self.say(step);
             let (qps, reloads) = match step {
                 Step::Bounded { .. } => {
                     self.load(qsl, &set);
+                    stays_loaded = true;
                     return Some(true);
                 }
                 Step::Base { qps } | Step::Widen { upper: qps, .. } => (qps, true),
                 Step::Bisect { mid, .. } => (mid, false),
             };
+            // A SUT that never fails would be asked for ever more: memory ends that.
+            if let Err(refused) = validate(&self.at_rate(qps).requested, total, in_memory) {
+                self.log
+                    .message(format!("FindPeakPerformance: no further, {refused}"));
+                return None;
+            }
             if reloads {
                 self.load(qsl, &set);
             }
-            let passed = self.trial(qps, &set);
+            let passed = self.trial(qps, &set).unwrap_or_else(|error| {
+                failure = Some(error);
+                None
+            });
             if reloads {
                 qsl.unload_samples(&set);
             }
@@ -54,10 +68,13 @@ impl Run<'_> {
             }
             passed
         });
-        if self.phases.len() > first && peak.is_some() {
+        if stays_loaded {
             qsl.unload_samples(&set);
         }
-        Ok(self.report_peak(peak, best, first))
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(self.report_peak(peak, best, first)),
+        }
     }
 
     fn say(&mut self, step: Step) {
@@ -70,17 +87,18 @@ impl Run<'_> {
     }
 
     /// One performance phase at `qps`; whether it met the latency limits, `None` if called off.
-    fn trial(&mut self, qps: f64, set: &[SampleIndex]) -> Option<bool> {
+    fn trial(&mut self, qps: f64, set: &[SampleIndex]) -> Result<Option<bool>, LoadgenError> {
         if self.options.cancel.is_canceled() {
-            return None;
+            return Ok(None);
         }
         let effective = self.at_rate(qps);
         let outcome = self.phase(Phase::Performance, &effective, set);
         let judged = outcome.judged.as_ref();
         let passed = judged.map(|j| j.verdict.conditions.performance_constraints == Some(true));
         let given_up = outcome.ends.iter().any(|end| end.abandons_answers());
+        self.log.records(&outcome)?;
         self.phases.push(outcome);
-        passed.filter(|_| !given_up)
+        Ok(passed.filter(|_| !given_up))
     }
 
     /// The settings with another rate, everything else derived as before.
@@ -109,8 +127,13 @@ impl Run<'_> {
                 first
             }
         };
-        let phase = self.phases[reported].clone();
-        self.log.results(&phase);
+        // The other trials' records are not shown anywhere: only their figures stay.
+        for (i, phase) in self.phases.iter_mut().enumerate().skip(first) {
+            if i != reported {
+                phase.forget_samples();
+            }
+        }
+        self.log.results(&self.phases[reported]);
         Some(reported)
     }
 }

@@ -15,7 +15,7 @@ use crate::scenario::{Phase, Scenario};
 use crate::schedule::PhasePlan;
 use crate::settings::EffectiveSettings;
 use crate::sut::Responder;
-use crate::verdict::{OutcomeCounts, Verdict};
+use crate::verdict::{OutcomeCounts, Recommendation, Validity, Verdict};
 
 /// Ids of warm-up samples, far from all others: they must not move the sequence numbers.
 const FIRST_WARMUP_ID: NonZeroU64 = NonZeroU64::new(1 << 62).expect("not 0");
@@ -236,7 +236,18 @@ impl Run<'_> {
             n_failed: if allowed { 0 } else { n_failed },
             n_lost: phase.lost.len() as u64,
         };
-        let verdict = Verdict::judge(&metrics, &phase.performance, &phase.effective, counts);
+        let mut verdict = Verdict::judge(&metrics, &phase.performance, &phase.effective, counts);
+        if !phase.lost.is_empty() {
+            // The reference would still be waiting. Its log must not call such a run VALID.
+            verdict.official_validity = Validity::Invalid;
+            verdict.conditions.min_queries = false;
+            if !verdict
+                .recommendations
+                .contains(&Recommendation::ExitedEarly)
+            {
+                verdict.recommendations.push(Recommendation::ExitedEarly);
+            }
+        }
         Judged { metrics, verdict }
     }
 }

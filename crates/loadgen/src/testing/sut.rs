@@ -12,6 +12,8 @@ use crate::testing::clock::VirtualClock;
 /// How long answers take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
+    /// Answered inside `issue`, in no time.
+    Immediate,
     /// Every sample takes this long, however many there are.
     Fixed(Nanos),
     /// `servers` samples at a time, each `per_sample`; the others queue.
@@ -61,7 +63,7 @@ pub struct SimulatedSut {
 struct State {
     seen: u64,
     issued: Vec<Vec<QuerySample>>,
-    flushes: u64,
+    flushed_after: Vec<usize>,
     /// When each server is free again.
     free_at: Vec<Nanos>,
 }
@@ -101,10 +103,10 @@ impl SimulatedSut {
         self.lock().issued.clone()
     }
 
-    /// How often it was flushed.
+    /// How many queries it had seen at each flush.
     #[must_use]
-    pub fn flushes(&self) -> u64 {
-        self.lock().flushes
+    pub fn flushed_after(&self) -> Vec<usize> {
+        self.lock().flushed_after.clone()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -115,6 +117,7 @@ impl SimulatedSut {
     fn serve(&self, state: &mut State) -> (Nanos, Nanos) {
         let now = self.clock.now();
         match self.service {
+            Service::Immediate => (now, now),
             Service::Fixed(time) => (now, now + time),
             Service::Queueing {
                 servers,
@@ -130,6 +133,7 @@ impl SimulatedSut {
         }
     }
 
+    /// Plans everything that will be heard of one sample.
     fn answer(&self, sample: QuerySample, responder: &Responder, state: &mut State) {
         let fault = self.faults.get(&state.seen).copied();
         state.seen += 1;
@@ -140,40 +144,63 @@ impl SimulatedSut {
         if let Some(Fault::Delay(delay)) = fault {
             done += delay;
         }
-        if let Some(after) = self.first_token {
-            let at = match fault {
-                Some(Fault::NoFirstToken) => None,
-                Some(Fault::FirstTokenLate) => Some(done + Nanos(1)),
-                _ => Some(start + after),
-            };
-            let times = 1 + usize::from(fault == Some(Fault::FirstTokenTwice));
-            for at in std::iter::repeat_n(at, times).flatten() {
-                let responder = responder.clone();
-                self.clock
-                    .at(at, move || responder.first_token(sample.id, at, &[]));
-            }
-        }
         let n_tokens = match fault {
             Some(Fault::Tokens(n)) => n,
             _ => self.n_tokens,
         };
+        self.first_tokens(sample, (start, done), fault, responder);
         let times = 1 + usize::from(fault == Some(Fault::Double));
         for _ in 0..times {
-            let responder = responder.clone();
-            self.clock.at(done, move || match fault {
+            let answer = move |responder: &Responder| match fault {
                 Some(Fault::Fail(kind)) => responder.fail(sample.id, done, kind, "simulated"),
                 _ => {
                     let data = sample.index.0.to_le_bytes();
                     responder.complete(sample.id, done, &data, n_tokens);
                 }
-            });
+            };
+            self.when(done, responder, answer);
         }
         if fault == Some(Fault::Unknown) {
-            let responder = responder.clone();
             let id = SampleId(std::num::NonZeroU64::MAX);
-            self.clock
-                .at(done, move || responder.complete(id, done, &[], n_tokens));
+            self.when(done, responder, move |r| {
+                r.complete(id, done, &[], n_tokens);
+            });
         }
+    }
+
+    fn first_tokens(
+        &self,
+        sample: QuerySample,
+        (start, done): (Nanos, Nanos),
+        fault: Option<Fault>,
+        responder: &Responder,
+    ) {
+        let Some(after) = self.first_token else {
+            return;
+        };
+        let (times, at) = match fault {
+            Some(Fault::NoFirstToken) => (0, done),
+            Some(Fault::FirstTokenLate) => (1, done + Nanos(1)),
+            Some(Fault::FirstTokenTwice) => (2, start + after),
+            _ => (1, start + after),
+        };
+        for _ in 0..times {
+            self.when(at, responder, move |r| r.first_token(sample.id, at, &[]));
+        }
+    }
+
+    /// Plans a report, or makes it at once if it is due.
+    fn when(
+        &self,
+        at: Nanos,
+        responder: &Responder,
+        report: impl FnOnce(&Responder) + Send + 'static,
+    ) {
+        if self.service == Service::Immediate && at <= self.clock.now() {
+            return report(responder);
+        }
+        let responder = responder.clone();
+        self.clock.at(at, move || report(&responder));
     }
 }
 
@@ -191,6 +218,8 @@ impl SystemUnderTest for SimulatedSut {
     }
 
     fn flush(&self) {
-        self.lock().flushes += 1;
+        let mut state = self.lock();
+        let seen = state.issued.len();
+        state.flushed_after.push(seen);
     }
 }

@@ -4,6 +4,8 @@ mod data;
 
 mod conf;
 
+mod logs;
+
 mod primitives;
 
 mod sequences;

@@ -1,6 +1,6 @@
 //! How long a planned phase would take, what would end it, and what it would keep in memory.
 
-use crate::scenario::{Phase, Scenario};
+use crate::scenario::{Mode, Phase, Scenario};
 use crate::schedule::PhasePlan;
 use crate::settings::validate::record_bytes;
 use crate::settings::{EffectiveSettings, SettingsNote};
@@ -91,6 +91,14 @@ fn end_rule(eff: &EffectiveSettings, phase: Phase, planned: u64) -> String {
 pub fn remarks(eff: &EffectiveSettings, notes: &[SettingsNote]) -> Vec<String> {
     let mut remarks: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
     let r = &eff.requested;
+    if eff.mode == Mode::FindPeakPerformance {
+        remarks.push(match eff.scenario {
+            Scenario::Server => "this is the first trial; later ones differ in rate".to_owned(),
+            Scenario::SingleStream | Scenario::MultiStream | Scenario::Offline => {
+                "FindPeakPerformance exists in Server only: nothing would be issued".to_owned()
+            }
+        });
+    }
     if r.max_duration_ms > 0 && r.max_duration_ms < r.min_duration_ms {
         remarks
             .push("max_duration_ms is below min_duration_ms: the run will be INVALID".to_owned());

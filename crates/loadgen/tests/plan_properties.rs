@@ -90,6 +90,26 @@ fn listing(plan: &PhasePlan) -> Vec<(i64, Vec<u32>)> {
         .collect()
 }
 
+/// 8 bytes of due time and 4 of sample, and hardly any spare room.
+#[test]
+fn a_server_query_weighs_12_bytes() {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_target_qps: 100_000.0,
+        min_duration_ms: 5_000,
+        ..TestSettings::default()
+    };
+    let case = Case {
+        settings,
+        qsl_total: 64,
+        qsl_perf: 64,
+        flavour: StdlibFlavour::Gcc11,
+    };
+    let (_, plan) = case.performance();
+    let bytes = plan.heap_bytes() as f64 / plan.n_queries() as f64;
+    assert!((12.0..12.5).contains(&bytes), "{bytes} bytes a query");
+}
+
 proptest! {
     /// Due times start at 0 and never fall; every query has its number of samples, all loaded.
     #[test]

@@ -163,7 +163,8 @@ pub enum EndpointError {
     },
     /// Nobody answered in time.
     #[error(
-        "endpoint {url}: {reason}, tried for {waited_s} s; is the server up? (--wait-ready 60s waits longer)"
+        "endpoint {url}: {reason}, tried for {waited_s} s; is the server up? \
+         (--wait-ready 60s waits longer)"
     )]
     NotReady {
         /// The endpoint.

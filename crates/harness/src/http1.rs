@@ -379,7 +379,8 @@ mod tests {
     fn reads_chunks_with_extensions_and_trailers() {
         check(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: \
-             text/event-stream; charset=utf-8\r\n\r\n3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nT: 1\r\n\r\n",
+             text/event-stream; charset=utf-8\r\n\r\n3;x=y\r\nabc\r\n\
+             A\r\n0123456789\r\n0\r\nT: 1\r\n\r\n",
             "200 keep=true sse=true ended=true abc0123456789",
         );
     }
@@ -387,7 +388,8 @@ mod tests {
     #[test]
     fn skips_interim_responses() {
         check(
-            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\n\
+             connection: close\r\ncontent-length: 2\r\n\r\nno",
             "503 keep=false sse=false ended=true no",
         );
     }

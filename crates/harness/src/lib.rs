@@ -31,6 +31,8 @@ pub(crate) mod scenario_settings;
 
 pub mod scenario_file;
 
+pub mod suite_file;
+
 pub mod library;
 
 pub mod http1;

@@ -102,7 +102,8 @@ impl RequestLibrary {
             .api
             .body(&item, form.model.as_deref(), &form.generation);
         let mut request = format!(
-            "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
+            "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n",
             form.url.path(form.api.path()),
             form.url.authority(),
             body.len()

@@ -237,7 +237,8 @@ mod tests {
         let shown = view.line(&snapshot(), Nanos::from_secs(5));
         assert_eq!(
             shown,
-            "demo performance: 5 s, 25 done, 5 in flight, 5.0 done/s, 50 tokens/s, TTFT 52 ms, 1 errors"
+            "demo performance: 5 s, 25 done, 5 in flight, 5.0 done/s, 50 tokens/s, TTFT 52 ms, \
+             1 errors"
         );
         view.last = Some((Nanos::from_secs(4), snapshot()));
         assert!(

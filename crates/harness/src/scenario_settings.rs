@@ -115,7 +115,7 @@ fn real(value: &Value) -> Option<f64> {
     }
 }
 
-fn whole(value: &Value) -> Option<i64> {
+fn whole(value: &Value) -> Option<i128> {
     match value {
         Value::Integer(value) => Some(*value),
         _ => None,

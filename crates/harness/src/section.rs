@@ -135,13 +135,12 @@ impl<'a> Section<'a> {
     /// A whole number of any sign.
     #[must_use]
     pub fn integer(&self, key: &'static str) -> Option<i64> {
-        match self.node(key)? {
-            Node {
-                value: Value::Integer(value),
-                ..
-            } => Some(*value),
-            node => self.refuse(key, node, "a whole number"),
-        }
+        let node = self.node(key)?;
+        let value = match node.value {
+            Value::Integer(value) => i64::try_from(value).ok(),
+            _ => None,
+        };
+        value.or_else(|| self.refuse(key, node, "a whole number of 64 bits"))
     }
 
     /// A number between two others, both included.

@@ -52,8 +52,8 @@ pub struct Node {
 pub enum Value {
     /// Text.
     Text(String),
-    /// Whole number.
-    Integer(i64),
+    /// Whole number; wider than TOML asks for, because seeds are unsigned 64-bit numbers.
+    Integer(i128),
     /// Any other number.
     Real(f64),
     /// `true` or `false`.
@@ -148,7 +148,7 @@ impl Places<'_> {
     fn value(&self, value: &Spanned<DeValue<'_>>) -> Value {
         match value.get_ref() {
             DeValue::String(text) => Value::Text(text.to_string()),
-            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
                 .map_or_else(|_| Value::Other(number.to_string()), Value::Integer),
             DeValue::Float(number) => number
                 .as_str()

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use crate::charts::plots;
 use crate::escape::escape;
 use crate::number::{bytes, count, short, short_or_dash};
+use crate::page_facts::{configuration, machine, pairs};
 use crate::plot::figure;
 use crate::run_record::{Distribution, Figures, RunRecord};
 
@@ -298,112 +299,6 @@ fn capitalized(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(chars).collect()
     })
-}
-
-fn configuration(out: &mut String, record: &RunRecord) {
-    let (config, endpoint) = (&record.config, &record.endpoint);
-    out.push_str("<h3>Configuration</h3>");
-    let command = escape(&record.command_line.join(" "));
-    let _ = write!(out, "<pre>{command}</pre>");
-    let model = endpoint
-        .model
-        .clone()
-        .unwrap_or_else(|| "not named".to_owned());
-    let rows = [
-        ("scenario file", config.path.clone()),
-        ("configuration, SHA-256", config.sha256.clone()),
-        (
-            "data set",
-            format!("{}, {} samples", config.dataset, config.n_dataset_samples),
-        ),
-        ("data set, SHA-256", config.dataset_sha256.clone()),
-        ("endpoint", endpoint.url.clone()),
-        ("API", endpoint.api.clone()),
-        ("model", model),
-        ("mode", record.mode.clone()),
-        ("lasted", format!("{} s", short(record.duration_s))),
-    ];
-    pairs(
-        out,
-        rows.into_iter()
-            .map(|(name, value)| (name.to_owned(), value)),
-    );
-    let blocks = [
-        ("What the endpoint says about itself", &endpoint.facts),
-        ("Every requested key", &config.requested),
-        ("Effective settings", &config.effective),
-    ];
-    for (name, map) in blocks.into_iter().filter(|(_, map)| !map.is_empty()) {
-        let _ = write!(out, "<details><summary>{name}</summary>");
-        pairs(
-            out,
-            map.iter().map(|(key, value)| (key.clone(), value.clone())),
-        );
-        out.push_str("</details>\n");
-    }
-}
-
-fn machine(out: &mut String, records: &[RunRecord]) {
-    let Some(record) = records.first() else {
-        return;
-    };
-    let e = &record.environment;
-    let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
-    let number = |value: Option<f64>| value.map_or("unknown".to_owned(), short);
-    let gpus = if e.gpus.is_empty() {
-        "none found".to_owned()
-    } else {
-        e.gpus.join(", ")
-    };
-    let rows = [
-        ("processor", or_unknown(&e.cpu_model)),
-        (
-            "logical processors",
-            e.n_cpus.map_or("unknown".to_owned(), |n| n.to_string()),
-        ),
-        (
-            "processor quota",
-            e.cpu_quota.map_or("none".to_owned(), short),
-        ),
-        ("frequency governor", or_unknown(&e.cpu_governor)),
-        (
-            "virtual machine",
-            e.virtual_machine
-                .map_or("unknown".to_owned(), |v| v.to_string()),
-        ),
-        ("memory", e.memory_bytes.map_or("unknown".to_owned(), bytes)),
-        ("accelerators", gpus),
-        ("load average at the start", number(e.load_average_1m)),
-        ("operating system", or_unknown(&e.os)),
-        ("kernel", or_unknown(&e.kernel)),
-        (
-            "prony",
-            format!("{} ({} build)", e.prony_version, e.build_profile),
-        ),
-        ("revision", e.git_revision.clone()),
-        ("compiler", e.rustc.clone()),
-    ];
-    out.push_str("<section><h2>Machine of the client</h2>");
-    pairs(
-        out,
-        rows.into_iter()
-            .map(|(name, value)| (name.to_owned(), value)),
-    );
-    out.push_str("</section>\n");
-}
-
-/// Names and values, both from anywhere.
-fn pairs(out: &mut String, rows: impl Iterator<Item = (String, String)>) {
-    out.push_str("<div class=scroll><table>");
-    for (name, value) in rows {
-        let _ = writeln!(
-            out,
-            "<tr><td class=k>{}<td class=v>{}</tr>",
-            escape(&name),
-            escape(&value)
-        );
-    }
-    out.push_str("</table></div>\n");
 }
 
 #[cfg(test)]

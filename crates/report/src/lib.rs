@@ -18,6 +18,8 @@ pub mod plot;
 
 pub mod charts;
 
+pub(crate) mod page_facts;
+
 pub mod html;
 
 pub use error::ReportError;

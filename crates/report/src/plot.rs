@@ -107,7 +107,8 @@ pub fn figure(plot: &Plot) -> String {
         let _ = write!(legend, "<span class=\"key s{place}\">{name}</span>");
     }
     format!(
-        "<figure><figcaption><b>{}</b> <span class=\"hint\">{}</span>{legend}</figcaption>{drawing}</figure>",
+        "<figure><figcaption><b>{}</b> <span class=\"hint\">{}</span>{legend}</figcaption>\
+         {drawing}</figure>",
         escape(&plot.title),
         escape(&plot.hint)
     )

@@ -1,6 +1,7 @@
 //! The APIs that `prony` can speak: a sample becomes a request body, an event becomes output.
 //!
-//! No socket and no time here. To add an API: a file beside `openai_chat.rs`, and one line in [`ApiKind`].
+//! No socket and no time here. To add an API: a file beside `openai_chat.rs`, and one line in
+//! [`ApiKind`].
 
 mod openai_reader;
 

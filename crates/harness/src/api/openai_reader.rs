@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_role_only_chunk_is_no_output() {
         check(
-            r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
+            r#"{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
             r#""" output=false ids=None finished=false usage=None error=None"#,
         );
     }
@@ -331,7 +331,8 @@ mod tests {
     #[test]
     fn finish_usage_and_ids_are_seen() {
         check(
-            r#"{"choices":[{"text":"x","token_ids":[1,2],"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":7}}"#,
+            r#"{"choices":[{"text":"x","token_ids":[1,2],"finish_reason":"length"}],
+                "usage":{"prompt_tokens":3,"completion_tokens":7}}"#,
             r#""x" output=true ids=Some(2) finished=true usage=Some(7) error=None"#,
         );
         check(

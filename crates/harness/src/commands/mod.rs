@@ -13,6 +13,8 @@ pub mod options;
 
 pub mod run;
 
+pub mod suite;
+
 use crate::error::HarnessError;
 use crate::exit::ExitStatus;
 
@@ -21,6 +23,8 @@ use crate::exit::ExitStatus;
 pub enum Command {
     /// Run one scenario against an endpoint
     Run(run::RunArgs),
+    /// Run several scenarios, with one table and one page
+    Suite(suite::SuiteArgs),
     /// Show the machine and the build as a run would record them
     Info(info::InfoArgs),
     /// Show what a run would do, query by query, without running it
@@ -36,6 +40,7 @@ pub enum Command {
 pub fn dispatch(command: Command) -> Result<ExitStatus, HarnessError> {
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Suite(args) => suite::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),

@@ -61,7 +61,7 @@ impl CommonArgs {
             let option = format!("--max-tokens {n}");
             (
                 "generation.max_tokens",
-                Value::Integer(i64::from(n)),
+                Value::Integer(i128::from(n)),
                 option,
             )
         });

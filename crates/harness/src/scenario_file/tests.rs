@@ -62,6 +62,12 @@ fn reads_a_whole_file() {
 }
 
 #[test]
+fn seeds_use_all_64_bits() {
+    let file = parse(GOOD, &set(&["schedule_rng_seed=16159082839903944936"])).unwrap();
+    assert_eq!(file.settings.schedule_rng_seed, 16_159_082_839_903_944_936);
+}
+
+#[test]
 fn options_override_any_key() {
     let overrides = Overrides {
         values: vec![(
@@ -171,7 +177,7 @@ proptest! {
 
     #[test]
     fn no_value_panics(
-        key in "(name|endpoint|endpoint\\.url|dataset\\.kind|settings\\.[a-z_]{1,30}|client\\.timeout)",
+        key in "(name|endpoint(\\.url)?|dataset\\.kind|settings\\.[a-z_]{1,30}|client\\.timeout)",
         value in "(-?[0-9]{1,20}(\\.[0-9]*)?|\"[^\"]{0,10}\"|true|\\[1\\]|\\{a=1\\}|1979-05-27)",
     ) {
         let _ = parse(GOOD, &set(&[&format!("{key}={value}")]));

@@ -174,7 +174,8 @@ fn answer(out: &TcpStream, script: &Script, trouble: Trouble) -> std::io::Result
         _ if !script.stream => {
             let n = script.tokens;
             let body = format!(
-                r#"{{"choices":[{{"text":"{}","finish_reason":"length"}}],"usage":{{"completion_tokens":{n}}}}}"#,
+                r#"{{"choices":[{{"text":"{}","finish_reason":"length"}}],
+                    "usage":{{"completion_tokens":{n}}}}}"#,
                 "a".repeat(n as usize)
             );
             write_whole(out, "200 OK", "application/json", &body)

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use prony_loadgen::LoadgenError;
+use prony_loadgen::scenario::Scenario;
 
 use crate::exit::ExitStatus;
 
@@ -37,6 +38,9 @@ pub enum HarnessError {
         /// Name of the API.
         api: &'static str,
     },
+    /// Only open-loop arrivals have a rate to search.
+    #[error("find-peak needs a Server scenario, not {0}")]
+    NotServer(Scenario),
     /// The endpoint cannot be reached, or is not what it was said to be.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -67,6 +71,7 @@ impl HarnessError {
             | Self::Scenario(_)
             | Self::Dataset(_)
             | Self::TokenIdsNotTaken { .. }
+            | Self::NotServer(_)
             | Self::System { .. } => ExitStatus::Usage,
         }
     }

@@ -63,10 +63,8 @@ pub(crate) fn record(outcome: &Outcome, ran: &Ran<'_>) -> RunRecord {
     record.verdict.canceled = ran.canceled;
     // The performance phase, or what there is of a run that has none.
     let phases = &outcome.phases;
-    let measured = phases
-        .iter()
-        .find(|phase| phase.phase == Phase::Performance);
-    if let Some(phase) = measured.or(phases.last()) {
+    let mut performance = phases.iter().filter(|p| p.phase == Phase::Performance);
+    if let Some(phase) = outcome.result().or(performance.next()).or(phases.last()) {
         add_phase(&mut record, phase, ran);
     }
     record

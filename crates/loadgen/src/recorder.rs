@@ -327,7 +327,7 @@ impl Recorder {
     }
 }
 
-/// A time that was never stamped, in [`Recorded`] columns.
+/// A time that was never stamped, in the columns of an outcome.
 pub const NEVER: i64 = i64::MIN;
 
 /// Plain copies of the columns; times in ns from the start of the phase.

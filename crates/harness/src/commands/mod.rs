@@ -15,6 +15,8 @@ pub mod run;
 
 pub mod suite;
 
+pub mod find_peak;
+
 use crate::error::HarnessError;
 use crate::exit::ExitStatus;
 
@@ -25,6 +27,8 @@ pub enum Command {
     Run(run::RunArgs),
     /// Run several scenarios, with one table and one page
     Suite(suite::SuiteArgs),
+    /// Find the highest rate an endpoint serves within its limits
+    FindPeak(find_peak::FindPeakArgs),
     /// Show the machine and the build as a run would record them
     Info(info::InfoArgs),
     /// Show what a run would do, query by query, without running it
@@ -41,6 +45,7 @@ pub fn dispatch(command: Command) -> Result<ExitStatus, HarnessError> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Suite(args) => suite::run(&args),
+        Command::FindPeak(args) => find_peak::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),

@@ -53,10 +53,11 @@ fn latency_cdf(record: &RunRecord) -> Plot {
     let series = &record.series;
     Plot {
         title: "Latency".to_owned(),
-        hint: "share of answers within a time; further left is better".to_owned(),
+        hint: "further left is better".to_owned(),
         x_label: "ms".to_owned(),
         y_label: "% of answers".to_owned(),
         y_max: Some(100.0),
+        x_from_data: true,
         series: vec![
             curve("from due", &series.latency_ms_quantiles),
             curve("from send", &series.service_time_ms_quantiles),
@@ -84,10 +85,11 @@ fn throughput(record: &RunRecord) -> Plot {
         .map(|(i, n)| (i as f64 * bin_s, *n as f64 / bin_s));
     Plot {
         title: "Throughput".to_owned(),
-        hint: "answers are counted when complete; higher is better".to_owned(),
+        hint: "counted when an answer is complete; higher is better".to_owned(),
         x_label: "s since the start".to_owned(),
         y_label: unit.to_owned(),
         y_max: None,
+        x_from_data: false,
         series: vec![PlotSeries {
             name: String::new(),
             mark: Mark::Columns,
@@ -111,6 +113,7 @@ fn over_time(
         x_label: "s since the start".to_owned(),
         y_label: "ms".to_owned(),
         y_max: None,
+        x_from_data: false,
         series: vec![PlotSeries {
             name: String::new(),
             mark: Mark::Dots,

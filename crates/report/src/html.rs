@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use crate::charts::plots;
 use crate::escape::escape;
-use crate::number::{bytes, count, short, short_or_dash};
-use crate::page_facts::{configuration, machine, pairs};
+use crate::number::{count, short, short_or_dash};
+use crate::page_facts::{client, configuration, machine};
 use crate::plot::figure;
 use crate::run_record::{Distribution, Figures, RunRecord};
 
@@ -249,56 +249,6 @@ fn failures(out: &mut String, record: &RunRecord) {
         );
     }
     out.push_str("</table></div>\n");
-}
-
-fn client(out: &mut String, record: &RunRecord) {
-    let (client, figures) = (&record.client, &record.figures);
-    out.push_str("<h3>Load and client</h3>");
-    if let Some(sentence) = record.sharing() {
-        let _ = write!(out, "<p>{}.</p>", capitalized(&escape(&sentence)));
-    }
-    let rate = |value: Option<f64>| format!("{} /s", short_or_dash(value));
-    let rows = [
-        ("rate asked for", rate(figures.requested_per_s)),
-        ("rate of the drawn arrivals", rate(figures.scheduled_per_s)),
-        ("rate sent", rate(figures.sent_per_s)),
-        ("rate answered", rate(figures.completed_per_s)),
-        ("in flight, most", count(client.max_in_flight_seen)),
-        ("in flight, allowed", count(client.max_in_flight_allowed)),
-        ("held back by that limit", count(client.n_held_back)),
-        (
-            "connections opened ahead",
-            count(client.n_connections_ahead),
-        ),
-        (
-            "connections opened in the run",
-            count(client.n_connections_late),
-        ),
-        (
-            "answers without a token count by the server",
-            count(client.n_counted_by_events),
-        ),
-        ("warm-up queries", count(client.n_warmup_queries)),
-        (
-            "client's processor time",
-            format!("{} s", short_or_dash(client.cpu_s)),
-        ),
-        (
-            "client's memory",
-            client.max_rss_bytes.map_or("–".to_owned(), bytes),
-        ),
-    ];
-    let rows = rows
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value));
-    pairs(out, rows);
-}
-
-fn capitalized(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(chars).collect()
-    })
 }
 
 #[cfg(test)]

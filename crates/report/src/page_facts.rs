@@ -3,8 +3,52 @@
 use std::fmt::Write as _;
 
 use crate::escape::escape;
-use crate::number::{bytes, short};
+use crate::number::{bytes, count, short};
 use crate::run_record::RunRecord;
+
+/// What was offered, and what offering it took.
+pub(crate) fn client(out: &mut String, record: &RunRecord) {
+    let (client, figures) = (&record.client, &record.figures);
+    out.push_str("<h3>Load and client</h3>");
+    if let Some(sentence) = record.sharing() {
+        let _ = write!(out, "<p>{}.</p>", capitalized(&escape(&sentence)));
+    }
+    let rate = |value: Option<f64>| value.map(|per_s| format!("{} /s", short(per_s)));
+    let seconds = |value: Option<f64>| value.map(|s| format!("{} s", short(s)));
+    let of = |n: u64| Some(count(n));
+    let rows = [
+        ("rate asked for", rate(figures.requested_per_s)),
+        ("rate of the drawn arrivals", rate(figures.scheduled_per_s)),
+        ("rate sent", rate(figures.sent_per_s)),
+        ("rate answered", rate(figures.completed_per_s)),
+        ("in flight, most", of(client.max_in_flight_seen)),
+        ("in flight, allowed", of(client.max_in_flight_allowed)),
+        ("held back by that limit", of(client.n_held_back)),
+        ("connections opened ahead", of(client.n_connections_ahead)),
+        (
+            "connections opened in the run",
+            of(client.n_connections_late),
+        ),
+        (
+            "answers without a token count",
+            of(client.n_counted_by_events),
+        ),
+        ("warm-up queries", of(client.n_warmup_queries)),
+        ("client's processor time", seconds(client.cpu_s)),
+        ("client's memory", client.max_rss_bytes.map(bytes)),
+    ];
+    // What does not exist in the scenario, or was not measured, has no line.
+    let rows = rows
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    pairs(out, rows);
+}
+
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).collect()
+}
 
 /// What was asked for: command, scenario, endpoint, every setting.
 pub(crate) fn configuration(out: &mut String, record: &RunRecord) {

@@ -20,6 +20,9 @@ pub struct Plot {
     pub y_label: String,
     /// Largest value of the vertical axis; from the points if absent.
     pub y_max: Option<f64>,
+    /// Lets the horizontal axis begin near the first point: for curves, where only shapes and
+    /// places matter. Everything else begins at zero.
+    pub x_from_data: bool,
     /// What is drawn.
     pub series: Vec<PlotSeries>,
     /// Horizontal lines, each with its name.
@@ -116,6 +119,7 @@ pub fn figure(plot: &Plot) -> String {
 
 /// From data to the drawing's own units.
 struct Scale {
+    x_min: f64,
     x_max: f64,
     y_max: f64,
     x_step: f64,
@@ -140,12 +144,20 @@ impl Scale {
         let y_limits = limits
             .filter(|limit| *limit <= y_points * 4.0)
             .fold(0.0, f64::max);
-        let x_step = nice_step(x_max, 6.0);
+        let x_least = points().map(|(x, _)| *x).fold(x_max, f64::min);
+        let from_data = plot.x_from_data && x_least > x_max * 0.4;
+        let x_step = nice_step(if from_data { x_max - x_least } else { x_max }, 6.0);
+        let x_min = if from_data {
+            (x_least / x_step).floor() * x_step
+        } else {
+            0.0
+        };
         let y_wanted = plot.y_max.unwrap_or(y_points.max(y_limits));
         let y_step = nice_step(y_wanted, 4.0);
         let to_step = |value: f64, step: f64| (value / step - 1e-9).ceil().max(1.0) * step;
         Some(Self {
-            x_max: if x_max > 0.0 { x_max } else { 1.0 },
+            x_min,
+            x_max: if x_max > x_min { x_max } else { x_min + 1.0 },
             y_max: to_step(y_wanted, y_step),
             x_step,
             y_step,
@@ -153,7 +165,8 @@ impl Scale {
     }
 
     fn x(&self, value: f64) -> f64 {
-        LEFT + (value / self.x_max).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+        let share = (value - self.x_min) / (self.x_max - self.x_min);
+        LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -191,8 +204,8 @@ fn draw_grid(out: &mut String, scale: &Scale) {
             tick(value, scale.y_step)
         );
     }
-    for i in 0..=steps(scale.x_max, scale.x_step) {
-        let value = i as f64 * scale.x_step;
+    for i in 0..=steps(scale.x_max - scale.x_min, scale.x_step) {
+        let value = scale.x_min + i as f64 * scale.x_step;
         let (x, text_y) = (scale.x(value), bottom + 15.0);
         let _ = write!(
             out,
@@ -274,6 +287,7 @@ mod tests {
             x_label: "s".to_owned(),
             y_label: "ms".to_owned(),
             y_max: None,
+            x_from_data: false,
             series: vec![PlotSeries {
                 name: "a&b".to_owned(),
                 mark: Mark::Line,

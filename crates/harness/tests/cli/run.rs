@@ -1,14 +1,10 @@
 //! `prony run` as a user runs it: the real binary against a server that tells the truth, one test
 //! per trap that load generators fall into.
 
-mod fake_server;
-
-mod real_prony;
-
 use std::time::Duration;
 
-use fake_server::{FakeServer, Script, Trouble};
-use real_prony::{SCENARIO, failures, path, prony, run, run_with, trouble};
+use crate::fake_server::{FakeServer, Script, Trouble};
+use crate::real_prony::{SCENARIO, failures, path, prony, run, run_with, trouble};
 
 #[test]
 fn a_good_run_is_valid_and_leaves_everything_behind() {

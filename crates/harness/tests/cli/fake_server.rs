@@ -5,9 +5,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// How answers look.
@@ -72,22 +71,22 @@ impl Default for Script {
 #[derive(Debug)]
 pub(crate) struct FakeServer {
     address: SocketAddr,
-    n_answers: Arc<AtomicU64>,
+    counter: Arc<Counter>,
 }
 
 impl FakeServer {
     pub(crate) fn start(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let n_answers = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&n_answers);
+        let counter = Arc::new(Counter::default());
+        let for_connections = Arc::clone(&counter);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (script, counter) = (script.clone(), Arc::clone(&counter));
+                let (script, counter) = (script.clone(), Arc::clone(&for_connections));
                 std::thread::spawn(move || serve(&stream, &script, &counter));
             }
         });
-        Self { address, n_answers }
+        Self { address, counter }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -96,11 +95,39 @@ impl FakeServer {
 
     /// Requests for an answer so far, good or bad.
     pub(crate) fn n_answers(&self) -> u64 {
-        self.n_answers.load(Ordering::SeqCst)
+        *self.counter.n.lock().expect("no panics")
+    }
+
+    /// Blocks until so many were asked for.
+    pub(crate) fn wait_for_answers(&self, n: u64) {
+        let count = self.counter.n.lock().expect("no panics");
+        let patience = Duration::from_secs(30);
+        let (_count, timeout) = self
+            .counter
+            .changed
+            .wait_timeout_while(count, patience, |count| *count < n)
+            .expect("no panics");
+        assert!(!timeout.timed_out(), "the client sent too few requests");
     }
 }
 
-fn serve(stream: &TcpStream, script: &Script, counter: &AtomicU64) {
+/// Requests for an answer; waiting for a number of them needs no clock.
+#[derive(Debug, Default)]
+struct Counter {
+    n: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Counter {
+    fn next(&self) -> u64 {
+        let mut n = self.n.lock().expect("no panics");
+        *n += 1;
+        self.changed.notify_all();
+        *n
+    }
+}
+
+fn serve(stream: &TcpStream, script: &Script, counter: &Counter) {
     stream.set_nodelay(true).expect("a socket option");
     let mut reader = BufReader::new(stream);
     while let Some((head, length)) = read_head(&mut reader) {
@@ -111,7 +138,7 @@ fn serve(stream: &TcpStream, script: &Script, counter: &AtomicU64) {
             }
             continue;
         }
-        let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = counter.next();
         let strikes = number.is_multiple_of(script.every);
         let trouble = if strikes {
             script.trouble

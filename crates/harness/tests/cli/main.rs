@@ -1,0 +1,9 @@
+//! `prony` from the shell: the real binary against a server that tells the truth.
+
+mod fake_server;
+
+mod real_prony;
+
+mod run;
+
+mod suite;

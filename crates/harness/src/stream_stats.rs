@@ -27,7 +27,7 @@ const MAX_GAP_NS: u64 = 3_600_000_000_000;
 impl Default for StreamStats {
     fn default() -> Self {
         Self {
-            gaps_ns: Histogram::new_with_bounds(1_000, MAX_GAP_NS, 3)
+            gaps_ns: Histogram::new_with_bounds(1, MAX_GAP_NS, 3)
                 .expect("bounds and digits are constants within the crate's limits"),
             n_opened_late: 0,
             n_held_back: 0,

@@ -153,6 +153,17 @@ fn reasons(out: &mut String, record: &RunRecord) {
     out.push_str("</ul>\n");
 }
 
+/// Value and name of the figure the scenario is about; a long unit goes to the name.
+fn headline_tile(record: &RunRecord) -> (String, String) {
+    let (name, unit) = (escape(&record.headline.name), escape(&record.headline.unit));
+    let value = short_or_dash(record.headline.value);
+    if unit == "ms" {
+        (format!("{value} ms"), name)
+    } else {
+        (value, format!("{name}, {unit}"))
+    }
+}
+
 fn tiles(out: &mut String, record: &RunRecord) {
     let figures = &record.figures;
     let p50 = |distribution: &Option<Distribution>| {
@@ -160,7 +171,7 @@ fn tiles(out: &mut String, record: &RunRecord) {
     };
     let n_bad = figures.n_failed + figures.n_lost;
     let tiles = [
-        (headline(record), escape(&record.headline.name)),
+        headline_tile(record),
         (
             short_or_dash(figures.output_tokens_per_s),
             "output tokens/s".to_owned(),

@@ -7,3 +7,5 @@ mod real_prony;
 mod run;
 
 mod suite;
+
+mod find_peak;

@@ -1,13 +1,10 @@
 //! `prony find-peak` as a user runs it.
 
-#[expect(dead_code, reason = "shared with tests/run.rs, which uses all of it")]
-mod fake_server;
-
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use fake_server::{FakeServer, Script};
+use crate::fake_server::{FakeServer, Script};
 use serde_json::Value;
 
 /// Trials of a tenth of a second.

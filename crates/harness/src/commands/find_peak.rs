@@ -60,10 +60,10 @@ pub struct FindPeakArgs {
     #[arg(long, value_name = "SHARE", default_value = "0.02", value_parser = positive)]
     precision: f64,
     /// Runs that decide near the edge; the majority counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = at_least_one)]
     repeats: u32,
     /// Valid runs wanted at the peak
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = at_least_one)]
     confirmations: u32,
     /// Start no trial that would end later than this, such as 2h
     #[arg(long, value_name = "TIME", value_parser = duration::parse_arg)]
@@ -240,7 +240,9 @@ fn to_text(report: &PeakReport) -> String {
         Some(peak) => writeln!(text, "peak: {peak:.6} queries/s"),
         None => writeln!(text, "no peak found"),
     };
-    let _ = writeln!(text, "{}", report.confidence_text());
+    for sentence in report.confidence_text().split("; ") {
+        let _ = writeln!(text, "{sentence}");
+    }
     text
 }
 
@@ -291,6 +293,13 @@ fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+fn at_least_one(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(value) if value > 0 => Ok(value),
+        _ => Err("a whole number above 0".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +342,9 @@ mod tests {
                     100.000        99.000    60.0s  VALID
             converged after 3 trials, 3.0 min
             peak: 100.000000 queries/s
-            100.000000 queries/s was VALID in 2 of 2 runs: with 95 % confidence a run at this rate is VALID at least 22 % of the time; 101.500000 queries/s (1.5 % more) failed in 1 of 1
+            100.000000 queries/s was VALID in 2 of 2 runs
+            with 95 % confidence a run at this rate is VALID at least 22 % of the time
+            101.500000 queries/s (1.5 % more) failed in 1 of 1
         "#]].assert_eq(&to_text(&report()));
     }
 

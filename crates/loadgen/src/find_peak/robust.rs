@@ -350,7 +350,7 @@ impl PeakReport {
         let runs = passed + failed;
         let at_least = 100.0 * pass_probability_at_least(passed, runs);
         let mut text = format!(
-            "{peak:.6} queries/s was VALID in {passed} of {runs} runs: with 95 % confidence a run \
+            "{peak:.6} queries/s was VALID in {passed} of {runs} runs; with 95 % confidence a run \
              at this rate is VALID at least {at_least:.0} % of the time"
         );
         if let Some(upper) = self.fails_at_qps {
@@ -367,4 +367,5 @@ impl PeakReport {
 }
 
 #[cfg(test)]
+#[path = "robust_tests.rs"]
 mod tests;

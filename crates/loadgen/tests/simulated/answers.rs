@@ -55,12 +55,13 @@ fn lost_in_server() {
         Scenario::Server,
         Fault::Lose,
         expect![[r#"
-        Performance: [AllIssued, Lost], issued 5, lost 1
-        official INVALID, ours INVALID
-        Starting performance mode
-        Ending early: No answer came within the time-out.
-        Encountered incomplete samples at the end of a series of queries. count: 1 (seq_id 2 qsl_idx 45)
-    "#]],
+            Performance: [AllIssued, Lost], issued 5, lost 1
+            official INVALID, ours INVALID
+            Starting performance mode
+            Ending early: No answer came within the time-out.
+            Encountered incomplete samples at the end of a series of queries.
+              count: 1 (seq_id 2 qsl_idx 45)
+        "#]],
     );
 }
 
@@ -71,12 +72,13 @@ fn lost_in_single_stream() {
         Scenario::SingleStream,
         Fault::Lose,
         expect![[r#"
-        Performance: [Lost], issued 3, lost 1
-        official INVALID, ours INVALID
-        Starting performance mode
-        Ending early: No answer came within the time-out.
-        Encountered incomplete samples at the end of a series of queries. count: 1 (seq_id 2 qsl_idx 45)
-    "#]],
+            Performance: [Lost], issued 3, lost 1
+            official INVALID, ours INVALID
+            Starting performance mode
+            Ending early: No answer came within the time-out.
+            Encountered incomplete samples at the end of a series of queries.
+              count: 1 (seq_id 2 qsl_idx 45)
+        "#]],
     );
 }
 
@@ -86,12 +88,13 @@ fn lost_in_multi_stream() {
         Scenario::MultiStream,
         Fault::Lose,
         expect![[r#"
-        Performance: [Lost], issued 1, lost 1
-        official INVALID, ours INVALID
-        Starting performance mode
-        Ending early: No answer came within the time-out.
-        Encountered incomplete samples at the end of a series of queries. count: 1 (seq_id 2 qsl_idx 40)
-    "#]],
+            Performance: [Lost], issued 1, lost 1
+            official INVALID, ours INVALID
+            Starting performance mode
+            Ending early: No answer came within the time-out.
+            Encountered incomplete samples at the end of a series of queries.
+              count: 1 (seq_id 2 qsl_idx 40)
+        "#]],
     );
 }
 
@@ -106,7 +109,8 @@ fn lost_in_offline() {
             Starting performance mode
             Ending naturally: Minimum query count and test duration met.
             Ending early: No answer came within the time-out.
-            Encountered incomplete samples at the end of a series of queries. count: 1 (seq_id 2 qsl_idx 57)
+            Encountered incomplete samples at the end of a series of queries.
+              count: 1 (seq_id 2 qsl_idx 57)
         "#]],
     );
 }
@@ -186,7 +190,8 @@ fn late_answer_in_the_next_phase() {
         official INVALID, ours INVALID
         Starting accuracy mode
         Ending early: No answer came within the time-out.
-        Encountered incomplete samples at the end of a series of queries. count: 1 (seq_id 2 qsl_idx 1)
+        Encountered incomplete samples at the end of a series of queries.
+          count: 1 (seq_id 2 qsl_idx 1)
         Starting performance mode
         Received completion for a sample that was given up.
     "#]].assert_eq(&finished.text());

@@ -90,7 +90,10 @@ fn running_out_of_queries() {
         Performance: [RanOut], issued 201, lost 0
         official INVALID, ours INVALID
         Starting performance mode
-        Ending early: Ran out of generated queries to issue before the minimum query count and test duration were reached. Please update the relevant expected latency or target qps in the TestSettings so they are more accurate.
+        Ending early: Ran out of generated queries to issue before the minimum
+          query count and test duration were reached. Please update the relevant
+          expected latency or target qps in the TestSettings so they are more
+          accurate.
     "#]].assert_eq(&finished.text());
 }
 
@@ -103,11 +106,12 @@ fn maximum_count() {
     check(
         settings,
         expect![[r#"
-        Performance: [MaxQueryCount { issued: 20 }], issued 20, lost 0
-        official INVALID, ours INVALID
-        Starting performance mode
-        IssueQueryThread 0 Ending early: Max query count reached. query_count 20
-    "#]],
+            Performance: [MaxQueryCount { issued: 20 }], issued 20, lost 0
+            official INVALID, ours INVALID
+            Starting performance mode
+            IssueQueryThread 0 Ending early: Max query count reached. query_count
+              20
+        "#]],
     );
 }
 
@@ -120,11 +124,12 @@ fn maximum_duration() {
     check(
         settings,
         expect![[r#"
-        Performance: [MaxDuration { duration: Nanos(52219093) }], issued 54, lost 0
-        official INVALID, ours INVALID
-        Starting performance mode
-        IssueQueryThread 0 Ending early: Max test duration reached. duration_ns 52219093
-    "#]],
+            Performance: [MaxDuration { duration: Nanos(52219093) }], issued 54, lost 0
+            official INVALID, ours INVALID
+            Starting performance mode
+            IssueQueryThread 0 Ending early: Max test duration reached.
+              duration_ns 52219093
+        "#]],
     );
 }
 
@@ -153,11 +158,12 @@ fn rules_are_looked_at_in_the_references_order() {
     check(
         unreachable,
         expect![[r#"
-        Performance: [MaxQueryCount { issued: 101 }], issued 101, lost 0
-        official INVALID, ours INVALID
-        Starting performance mode
-        IssueQueryThread 0 Ending early: Max query count reached. query_count 101
-    "#]],
+            Performance: [MaxQueryCount { issued: 101 }], issued 101, lost 0
+            official INVALID, ours INVALID
+            Starting performance mode
+            IssueQueryThread 0 Ending early: Max query count reached. query_count
+              101
+        "#]],
     );
 }
 
@@ -178,7 +184,8 @@ fn too_many_outstanding() {
         Performance: [TooManyOutstanding { issued: 7, outstanding: 6 }], issued 7, lost 0
         official INVALID, ours INVALID
         Starting performance mode
-        IssueQueryThread 0 Ending early: Too many outstanding queries. issued 7 outstanding 6
+        IssueQueryThread 0 Ending early: Too many outstanding queries. issued
+          7 outstanding 6
     "#]]
     .assert_eq(&simulate(settings, slow).text());
 }

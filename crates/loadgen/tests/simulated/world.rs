@@ -119,11 +119,28 @@ impl Finished {
             let json: serde_json::Value = serde_json::from_str(json).expect("a JSON line");
             let message = json["key"] == "generic_message";
             if json["metadata"]["is_error"] == true || message {
-                let _ = writeln!(text, "{}", json["value"].as_str().expect("a text"));
+                wrap(&mut text, json["value"].as_str().expect("a text"));
             }
         }
         text
     }
+}
+
+/// Adds a message in lines that fit a source file.
+fn wrap(text: &mut String, message: &str) {
+    let mut width = 0;
+    for word in message.split(' ') {
+        if width > 0 && width + word.len() > 70 {
+            text.push_str("\n ");
+            width = 0;
+        }
+        if width > 0 || text.ends_with("\n ") {
+            text.push(' ');
+        }
+        text.push_str(word);
+        width += word.len() + 1;
+    }
+    text.push('\n');
 }
 
 /// Runs with logs and trace in a fresh folder.

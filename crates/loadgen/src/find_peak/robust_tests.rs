@@ -1,3 +1,5 @@
+//! The robust search against simulated trials, honest and lying.
+
 use super::*;
 
 /// A trial that passes below `capacity`, except where `noise` (by trial number) says otherwise.

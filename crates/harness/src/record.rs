@@ -91,6 +91,10 @@ fn add_phase(record: &mut RunRecord, phase: &PhaseOutcome, ran: &Ran<'_>) {
         record.figures.requested_per_s = Some(effective.target_qps);
         record.figures.scheduled_per_s = finite(judged.metrics.rates.scheduled_per_s);
     }
+    if effective.scenario == Scenario::Offline {
+        // All is asked for at once; when it goes out says something of the in-flight cap only.
+        record.figures.sent_per_s = None;
+    }
     record.headline = headline(&judged.metrics, effective);
     let verdict = &judged.verdict;
     let late = client_limits(&record.figures);

@@ -1,7 +1,7 @@
 //! What the load generator itself costs, with a SUT that does nothing: a Markdown table.
 //!
 //! `cargo bench -p prony-loadgen` prints rates, issue lag, memory a query, allocations on the
-//! timed path and the cost of idling. Best and median of several runs, because the machine may be
+//! timed path and the cost of idling; `-- lag` (throughput, planning, idle) prints one section. Best and median of several runs, because the machine may be
 //! shared; the load average is printed with them. Compare with the reference's figures, taken
 //! with the same shape of driver: 726 k queries/s SingleStream, 0.45–0.65 M/s Server without
 //! coalescing, 5.1 M samples/s Offline, p50 issue lag 55 µs, 317 bytes a planned query.
@@ -335,8 +335,19 @@ fn main() {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     println!("Cores: {cores}. Load average before: {}\n", load.trim());
-    throughputs();
-    issue_lag();
-    planning();
-    idling();
+    let sections: [(&str, fn()); 4] = [
+        ("throughput", throughputs),
+        ("lag", issue_lag),
+        ("planning", planning),
+        ("idle", idling),
+    ];
+    // `cargo bench` adds `--bench`; names of sections choose some, none chooses all.
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let named = |name: &str| chosen.iter().any(|arg| arg == name);
+    let any_named = sections.iter().any(|(name, _)| named(name));
+    for (name, section) in sections {
+        if named(name) || !any_named {
+            section();
+        }
+    }
 }

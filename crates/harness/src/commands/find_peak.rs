@@ -345,7 +345,8 @@ mod tests {
             100.000000 queries/s was VALID in 2 of 2 runs
             with 95 % confidence a run at this rate is VALID at least 22 % of the time
             101.500000 queries/s (1.5 % more) failed in 1 of 1
-        "#]].assert_eq(&to_text(&report()));
+        "#]]
+        .assert_eq(&to_text(&report()));
     }
 
     #[test]

@@ -194,7 +194,8 @@ fn late_answer_in_the_next_phase() {
           count: 1 (seq_id 2 qsl_idx 1)
         Starting performance mode
         Received completion for a sample that was given up.
-    "#]].assert_eq(&finished.text());
+    "#]]
+    .assert_eq(&finished.text());
 }
 
 #[test]
@@ -288,6 +289,22 @@ fn no_first_token() {
         Ending naturally: Minimum query count and test duration met.
     "#]],
     );
+}
+
+/// Without a first token the whole latency counts as the time to it.
+#[test]
+fn a_missing_first_token_counts_as_the_answer() {
+    let settings = TestSettings {
+        use_token_latencies: true,
+        ..short(Scenario::SingleStream)
+    };
+    let finished = run_with(settings, Fault::NoFirstToken);
+    let data = &finished.outcome.phases[0].performance;
+    assert_eq!(
+        data.ttft_ns,
+        [200_000, 200_000, 1_000_000, 200_000, 200_000]
+    );
+    assert_eq!(data.tpot_ns[2], 0);
 }
 
 #[test]

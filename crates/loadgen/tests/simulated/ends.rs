@@ -94,7 +94,8 @@ fn running_out_of_queries() {
           query count and test duration were reached. Please update the relevant
           expected latency or target qps in the TestSettings so they are more
           accurate.
-    "#]].assert_eq(&finished.text());
+    "#]]
+    .assert_eq(&finished.text());
 }
 
 #[test]

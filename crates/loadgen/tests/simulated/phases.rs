@@ -84,6 +84,14 @@ fn warm_up_leaves_the_logs_alone() {
     let (cold_sut, warm_sut) = (sut.issued(), warm_sut.issued());
     assert_eq!(warm_sut.len(), cold_sut.len() + 3);
     assert_eq!(warm_sut[3..], cold_sut);
+    let mut ids: Vec<_> = warm_sut.concat().iter().map(|s| s.id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(
+        ids.len(),
+        warm_sut.concat().len(),
+        "ids are unique in a run"
+    );
     let columns = |finished: &crate::world::Finished| finished.outcome.phases[0].columns.clone();
     assert_eq!(columns(&warm), columns(&cold));
     assert_eq!(warm.file(LOGS[0]), cold.file(LOGS[0]));

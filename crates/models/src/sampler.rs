@@ -192,13 +192,16 @@ fn pick(candidates: &[Candidate], u: f64) -> usize {
 
 /// Index of the largest number; the lowest index among equals. `None` if there is no number.
 fn argmax(logits: &[f32]) -> Option<usize> {
-    let mut best: Option<(usize, f32)> = None;
-    for (id, &l) in logits.iter().enumerate() {
-        if best.map_or(!l.is_nan(), |(_, top)| l > top) {
-            best = Some((id, l));
+    // Lanes let the compiler compare several at a time; a NaN is never greater, so it drops out.
+    const LANES: usize = 16;
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for chunk in logits.chunks(LANES) {
+        for (lane, &l) in lanes.iter_mut().zip(chunk) {
+            *lane = if l > *lane { l } else { *lane };
         }
     }
-    best.map(|(id, _)| id)
+    let max = lanes.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    logits.iter().position(|&l| l == max)
 }
 
 /// Draw `counter` of stream `seed`, uniform in [0, 1) with 53 bits.

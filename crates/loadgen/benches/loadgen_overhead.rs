@@ -1,7 +1,8 @@
 //! What the load generator itself costs, with a SUT that does nothing: a Markdown table.
 //!
-//! `cargo bench -p prony-loadgen` prints rates, issue lag, memory a query, allocations on the
-//! timed path and the cost of idling; `-- lag` (throughput, planning, idle) prints one section. Best and median of several runs, because the machine may be
+//! `cargo bench -p prony-loadgen --bench loadgen_overhead` prints rates, issue lag, memory a query,
+//! allocations on the timed path and the cost of idling; names after `--` (throughput, lag,
+//! planning, idle) choose sections. Best and median of several runs, because the machine may be
 //! shared; the load average is printed with them. Compare with the reference's figures, taken
 //! with the same shape of driver: 726 k queries/s SingleStream, 0.45–0.65 M/s Server without
 //! coalescing, 5.1 M samples/s Offline, p50 issue lag 55 µs, 317 bytes a planned query.

@@ -71,7 +71,8 @@ pub struct WaitPolicy {
     /// The last stretch before a due time that is spun instead of slept; 0 never spins.
     ///
     /// It must cover the kernel's wake-up delay (10–60 µs on the machines we measured) to keep
-    /// queries on time, and costs a core for that long before every query.
+    /// queries on time, and costs a core for that long before every query. Where the core is
+    /// lost too often while spinning, the issuing thread sleeps for a while instead.
     pub spin: Nanos,
     /// How long to spin for an answer before sleeping, in SingleStream and MultiStream.
     pub spin_for_answer: Nanos,

@@ -8,6 +8,8 @@ mod rules;
 
 mod queries;
 
+mod spin;
+
 use std::sync::Arc;
 
 use crate::clock::{Bell, Clock, FineTimers, Nanos, TimeSource, Wait, WaitPolicy, Wake};
@@ -24,6 +26,7 @@ pub(crate) use queries::Queries;
 pub(crate) use rules::StopRules;
 
 use rules::Standing;
+use spin::Spin;
 
 /// What the issuing functions share.
 pub(crate) struct Issuer<'a> {
@@ -169,10 +172,11 @@ impl Issuer<'_> {
             return Some(self.exhausted());
         }
         let due = start + self.queries.due(lane.next);
-        let now = match self.wait_until(due, start, bell) {
+        let now = match self.wait_until(due, start, bell, lane.spin.stretch()) {
             Ok(now) => now,
             Err(end) => return Some(end),
         };
+        lane.spin.issued(now - due);
         lane.batch.clear();
         loop {
             self.issue(lane.next, now, &mut lane.batch);
@@ -224,6 +228,7 @@ impl Issuer<'_> {
             stride: n_threads,
             issued: 0,
             rules,
+            spin: Spin::new(self.wait.spin),
             batch: Vec::with_capacity(if self.coalesce { MAX_COALESCED } else { 1 }),
         }
     }
@@ -252,7 +257,13 @@ impl Issuer<'_> {
 
     /// Waits until `due` and returns the time then; overdue queries do not wait.
     #[inline]
-    fn wait_until(&self, due: Nanos, start: Nanos, bell: &Bell) -> Result<Nanos, EndReason> {
+    fn wait_until(
+        &self,
+        due: Nanos,
+        start: Nanos,
+        bell: &Bell,
+        spin: Nanos,
+    ) -> Result<Nanos, EndReason> {
         if self.cancel.is_canceled() {
             return Err(EndReason::Canceled);
         }
@@ -269,7 +280,7 @@ impl Issuer<'_> {
         }
         let wait = Wait {
             until: Some(due),
-            spin: self.wait.spin,
+            spin,
             spin_first: Nanos::ZERO,
             bell,
             ready: &|| self.cancel.is_canceled(),
@@ -348,6 +359,7 @@ struct Lane {
     stride: usize,
     issued: u64,
     rules: StopRules,
+    spin: Spin,
     batch: Vec<QuerySample>,
 }
 

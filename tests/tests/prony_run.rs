@@ -88,7 +88,7 @@ fn an_earlier_result_is_only_overwritten_with_force() {
 }
 
 #[test]
-fn a_limit_that_does_not_hold_is_invalid_and_exit_code_1() {
+fn a_limit_that_does_not_hold_is_invalid_with_its_reason() {
     let server = Server::echo(&["--echo-ttft", "40ms"]);
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("r");
@@ -103,13 +103,12 @@ fn a_limit_that_does_not_hold_is_invalid_and_exit_code_1() {
     ];
     let (code, stdout, stderr) =
         prony_run("scenarios/echo-server.toml", &server.url, &out, &limits);
-    assert_eq!(code, 1, "{stdout}\n{stderr}");
-    assert!(stdout.contains("INVALID"), "{stdout}");
+    // 4 where other tests took the client's cores: then that is said first.
+    assert!(code == 1 || code == 4, "{code}: {stdout}\n{stderr}");
     assert_eq!(detail(&out, "result_validity"), "INVALID");
-    assert!(
-        record(&out).to_string().contains("TTFT"),
-        "the reason is in the record"
-    );
+    let reasons = record(&out)["verdict"]["reasons"].to_string();
+    assert!(reasons.contains("time to first token"), "{reasons}");
+    assert!(reasons.contains("limit 5000000 ns"), "{reasons}");
 }
 
 #[test]
@@ -136,7 +135,7 @@ fn a_bad_scenario_file_names_key_line_and_value_and_is_exit_code_2() {
             "server_target_qsp",
         ),
         (
-            good.replace("[settings]", "[settings]\nmin_duration = \"10 parsecs\""),
+            good.replace("[settings]", "[settings]\nmax_duration = \"10 parsecs\""),
             "parsecs",
         ),
         (good.replace("[dataset]", "[datasset]"), "datasset"),

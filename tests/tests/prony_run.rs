@@ -139,7 +139,7 @@ fn a_bad_scenario_file_names_key_line_and_value_and_is_exit_code_2() {
             "parsecs",
         ),
         (good.replace("[dataset]", "[datasset]"), "datasset"),
-        (format!("{good}\nthis is no TOML"), "line"),
+        (format!("{good}\nthis is no TOML"), "expected"),
     ];
     for (text, needle) in cases {
         let file = folder.path().join("bad.toml");

@@ -152,20 +152,21 @@ mod tests {
     fn templates_as_models_write_them() {
         let hello = [turn("user", "Hi ")];
         check(
-            "{{ bos_token }}{% for message in messages %}\n{{ message['role'] }}|{{ message.content \
-             | trim }}{{ eos_token }}\n{% endfor %}",
+            "{{ bos_token }}{% for message in messages %}\n{{ message['role'] }}|\
+             {{ message.content | trim }}{{ eos_token }}\n{% endfor %}",
             &hello,
             "<s>user|Hi</s>\n",
         );
         // Python methods, and a namespace that outlives a loop.
         check(
-            "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor \
-             %}{{ ns.n }}{{ messages[0]['content'].strip() }}",
+            "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}\
+             {% endfor %}{{ ns.n }}{{ messages[0]['content'].strip() }}",
             &hello,
             "1Hi",
         );
         check(
-            "{% if messages[0]['role'] != 'system' %}{{ raise_exception('system first') }}{% endif %}",
+            "{% if messages[0]['role'] != 'system' %}{{ raise_exception('system first') }}\
+             {% endif %}",
             &hello,
             "messages: system first",
         );

@@ -1,116 +1,28 @@
-//! The one thread that owns backend, cache and the running set.
+//! What the engine thread does: it owns backend, cache and the running set.
 //!
 //! Each turn: take what has arrived, drop whose client has left, start what fits, plan a step,
 //! compute it, hand out the tokens. New sequences join at the next step and finished ones leave
 //! at once. The thread sleeps on its bell when there is nothing to compute.
 //!
-//! A panic anywhere in a turn ends the thread: dropping the engine answers every waiter, and the
-//! owner of the [`EngineHandle`] is told. What it can refuse it has refused before (admission).
+//! A panic anywhere in a turn ends the thread (`engine_thread`): dropping the engine answers every
+//! waiter. What can be refused has been refused before (admission).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
-
-use crate::backend::{Backend, BackendError, BackendInfo, Loaded, Row, SeqId, Step, Texts};
+use crate::backend::{Backend, BackendError, Loaded, Row, SeqId, Step};
 use crate::batch::{self, PlannedRow, Seat, StepLimits, StepPlan};
 use crate::clock;
 use crate::detokenize::Assembler;
-use crate::error::SutError;
 use crate::metrics::Metrics;
 use crate::queue::{Inbox, Queue, Waiting};
+use crate::status::Status;
 use crate::stream::{Finish, Outlet};
 use crate::tokenize::TokenTable;
 
 /// Longest sleep with nothing to do. A ring ends it; the bound is only there so that no fault in
 /// the ringing can hold a request for ever.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
-
-/// No turn for this long with work at hand means the engine hangs. Far above any step: a 4096-token
-/// chunk of a billion-parameter model takes under a minute even on one core.
-const STALL: Duration = Duration::from_mins(2);
-
-/// What the outside may know of the engine without asking it.
-#[derive(Debug)]
-pub struct Status {
-    origin: Instant,
-    /// Start of the latest turn, in milliseconds after `origin`.
-    beat_ms: AtomicU64,
-    busy: AtomicBool,
-    alive: AtomicBool,
-    stop: AtomicBool,
-}
-
-impl Status {
-    fn new(now: Instant) -> Self {
-        Status {
-            origin: now,
-            beat_ms: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
-            alive: AtomicBool::new(true),
-            stop: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether the engine thread runs.
-    #[must_use]
-    pub fn is_alive(&self) -> bool {
-        self.alive.load(Ordering::Acquire)
-    }
-
-    /// Whether it has work and has not moved for [`STALL`].
-    #[must_use]
-    pub fn is_stalled(&self, now: Instant) -> bool {
-        // Relaxed: one step early or late does not matter.
-        let beat = Duration::from_millis(self.beat_ms.load(Ordering::Relaxed));
-        self.busy.load(Ordering::Relaxed)
-            && now.saturating_duration_since(self.origin + beat) > STALL
-    }
-
-    fn beat(&self, now: Instant, busy: bool) {
-        let ms = now.saturating_duration_since(self.origin).as_millis();
-        self.beat_ms
-            .store(u64::try_from(ms).unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.busy.store(busy, Ordering::Relaxed);
-    }
-}
-
-/// The owner's hold on the engine thread.
-#[derive(Debug)]
-pub struct EngineHandle {
-    status: Arc<Status>,
-    inbox: Arc<Inbox>,
-    thread: JoinHandle<()>,
-    /// Resolves when the thread has ended, for whatever reason.
-    ended: oneshot::Receiver<()>,
-}
-
-impl EngineHandle {
-    /// What the outside may know.
-    #[must_use]
-    pub fn status(&self) -> &Arc<Status> {
-        &self.status
-    }
-
-    /// Resolves when the engine thread has ended. Unless [`EngineHandle::stop`] came first, that is
-    /// a failure.
-    pub async fn ended(&mut self) {
-        // The sender's drop says the same as its message.
-        let _ = (&mut self.ended).await;
-    }
-
-    /// Ends the engine after its current step and waits for that. Whoever still waits for an
-    /// answer gets [`Finish::Aborted`].
-    pub fn stop(self) {
-        self.status.stop.store(true, Ordering::Release);
-        self.inbox.bell().ring();
-        // Its panics were caught and told already.
-        let _ = self.thread.join();
-    }
-}
 
 /// What an engine needs beside its backend.
 #[derive(Debug, Clone)]
@@ -121,65 +33,6 @@ pub struct EngineParts {
     pub metrics: Arc<Metrics>,
     /// Bounds of a step.
     pub limits: StepLimits,
-}
-
-/// Starts the engine thread, loads the backend on it and waits until that is done.
-///
-/// # Errors
-/// What `load` reports, or [`SutError::System`] when no thread can be had.
-pub fn spawn<F>(load: F, parts: EngineParts) -> Result<(EngineHandle, BackendInfo, Texts), SutError>
-where
-    F: FnOnce() -> Result<Loaded, SutError> + Send + 'static,
-{
-    let status = Arc::new(Status::new(clock::now()));
-    let inbox = Arc::clone(&parts.inbox);
-    let (ended_tx, ended) = oneshot::channel();
-    let (loaded_tx, loaded_rx) = std::sync::mpsc::sync_channel(1);
-    let thread_status = Arc::clone(&status);
-    let thread = std::thread::Builder::new()
-        .name("engine".to_owned())
-        .spawn(move || {
-            let inbox = Arc::clone(&parts.inbox);
-            let turns = || {
-                let loaded = match load() {
-                    Ok(loaded) => loaded,
-                    Err(error) => {
-                        let _ = loaded_tx.send(Err(error));
-                        return;
-                    }
-                };
-                let info = loaded.backend.info().clone();
-                if loaded_tx.send(Ok((info, loaded.texts.clone()))).is_ok() {
-                    Engine::new(loaded, parts, Arc::clone(&thread_status)).run();
-                }
-            };
-            // A panic drops the engine while it unwinds, and with it every outlet: all waiters are
-            // answered. Nothing that could be left half changed is used again.
-            if catch_unwind(AssertUnwindSafe(turns)).is_err() {
-                tracing::error!("the engine thread panicked");
-            }
-            thread_status.alive.store(false, Ordering::Release);
-            inbox.close();
-            let _ = ended_tx.send(());
-        })
-        .map_err(|source| SutError::System {
-            what: "engine thread",
-            source,
-        })?;
-    match loaded_rx.recv() {
-        Ok(Ok((info, texts))) => Ok((
-            EngineHandle {
-                status,
-                inbox,
-                thread,
-                ended,
-            },
-            info,
-            texts,
-        )),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(SutError::EngineFailed),
-    }
 }
 
 /// What a turn did.
@@ -250,8 +103,8 @@ impl Engine {
     }
 
     /// Takes turns until it is told to stop.
-    fn run(mut self) {
-        while !self.status.stop.load(Ordering::Acquire) {
+    pub fn run(mut self) {
+        while !self.status.is_told_to_stop() {
             let now = clock::now();
             if let Turn::Idle(wake_at) = self.turn(now) {
                 let wake_at = wake_at.unwrap_or(now + IDLE_WAIT);

@@ -38,7 +38,11 @@ pub mod batch;
 
 pub mod backend;
 
+pub mod status;
+
 pub mod engine;
+
+pub mod engine_thread;
 
 pub mod api;
 

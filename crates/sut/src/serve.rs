@@ -18,7 +18,8 @@ use crate::batch::StepLimits;
 use crate::bell::Bell;
 use crate::clock;
 use crate::config::Config;
-use crate::engine::{self, EngineHandle, EngineParts};
+use crate::engine::EngineParts;
+use crate::engine_thread::{self, EngineHandle};
 use crate::error::SutError;
 use crate::metrics::Metrics;
 use crate::queue::Inbox;
@@ -58,7 +59,7 @@ pub fn serve(config: Config) -> Result<(), SutError> {
         },
     };
     let load_config = config.clone();
-    let (engine, info, texts) = engine::spawn(move || backend::load(&load_config), parts)?;
+    let (engine, info, texts) = engine_thread::spawn(move || backend::load(&load_config), parts)?;
     let bounds = ModelBounds {
         max_model_len: info.max_model_len,
         vocab_size: info.vocab_size,

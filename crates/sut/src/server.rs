@@ -7,10 +7,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 
 use crate::api::error::ApiError;
-use crate::api::{App, chat, completions, health, metrics, models};
-
-/// Largest body. A thousand prompts of 2000 ids each still fit.
-pub const MAX_BODY_BYTES: usize = 16 << 20;
+use crate::api::{App, MAX_BODY_BYTES, chat, completions, health, metrics, models};
 
 /// All routes over `app`.
 pub fn router(app: Arc<App>) -> Router {

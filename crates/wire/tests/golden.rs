@@ -100,7 +100,8 @@ fn error_and_models() {
 fn other_servers_answers_are_understood() {
     // vLLM: a numeric code; extra fields; no usage; an unknown finish reason.
     let error: ErrorBody = serde_json::from_str(
-        r#"{"object":"error","error":{"message":"m","type":"NotFoundError","param":null,"code":404}}"#,
+        r#"{"object":"error",
+            "error":{"message":"m","type":"NotFoundError","param":null,"code":404}}"#,
     )
     .expect("parses");
     assert_eq!(error.error.message, "m");

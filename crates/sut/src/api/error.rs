@@ -134,7 +134,7 @@ impl ApiError {
     fn message(&self) -> String {
         match self {
             ApiError::Body(StatusCode::PAYLOAD_TOO_LARGE) => {
-                format!("body: larger than {} bytes", crate::server::MAX_BODY_BYTES)
+                format!("body: larger than {} bytes", super::MAX_BODY_BYTES)
             }
             ApiError::Body(_) => "body: could not be read".to_owned(),
             ApiError::Json(problem) => format!("body: {problem}"),

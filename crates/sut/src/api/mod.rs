@@ -15,10 +15,10 @@ use serde::de::DeserializeOwned;
 use crate::admission::{Admission, OpenRequest};
 use crate::backend::Texts;
 use crate::clock;
-use crate::engine::Status;
 use crate::metrics::Metrics;
 use crate::queue::{Inbox, Waiting};
 use crate::request::{Generate, Params};
+use crate::status::Status;
 use crate::stream::{self, Answer, Wishes};
 
 pub mod error;
@@ -36,6 +36,9 @@ pub mod completions;
 pub mod chat;
 
 use error::ApiError;
+
+/// Largest body. A thousand prompts of 2000 ids each still fit.
+pub const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// Texts up to this long are tokenized on the network thread: about half a millisecond, which is
 /// what handing them to another thread and back may cost on a busy machine.

@@ -101,7 +101,7 @@ impl<W: ChunkWriter> Stream for Events<W> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         let mut out = Vec::with_capacity(512);
-        // The last text, the usage and [DONE] become one write: news are taken until there are none.
+        // The last text, the usage and [DONE] become one write: all news there are get taken.
         while let Some((answer, _)) = &mut this.live {
             let Poll::Ready(news) = answer.poll_next(cx) else {
                 break;

@@ -137,7 +137,10 @@ proptest! {
 
     #[test]
     fn what_the_encoder_writes_the_decoder_reads(
-        events in prop::collection::vec((prop::option::of("[a-z]{1,8}"), "[a-z\u{1f600}:\n ]{0,20}"), 0..8),
+        events in prop::collection::vec(
+            (prop::option::of("[a-z]{1,8}"), "[a-z\u{1f600}:\n ]{0,20}"),
+            0..8,
+        ),
     ) {
         let mut bytes = Vec::new();
         for (name, data) in &events {
@@ -145,7 +148,10 @@ proptest! {
         }
         let expected: Seen = events
             .iter()
-            .map(|(name, data)| (name.clone().unwrap_or_default().into_bytes(), data.clone().into_bytes()))
+            .map(|(name, data)| {
+                let name = name.clone().unwrap_or_default();
+                (name.into_bytes(), data.clone().into_bytes())
+            })
             .collect();
         prop_assert_eq!(decode(&[&bytes], 1 << 20), (expected, Ok(())));
     }

@@ -18,7 +18,7 @@ const DOUBT: f64 = 1.0 - CONFIDENCE;
 /// Chance that at most `n_over` of `n_queries` are over the limit, each with chance
 /// 1 − `percentile`.
 ///
-/// The largest term comes from [`binomial_term`], each further one from its neighbor; all are
+/// The largest term comes from `binomial_term`, each further one from its neighbor; all are
 /// positive, so nothing cancels and the relative error stays near 1e-13 for ten million queries.
 /// Terms fall faster the further they are from the mean: a few standard deviations' worth
 /// (thousands, at ten million queries) reach the last bit. A first term that underflows to 0 ends

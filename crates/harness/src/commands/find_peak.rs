@@ -129,7 +129,7 @@ fn robust(
         folder,
         plan,
         clock: MonotonicClock::start(),
-        n: 0,
+        client_limited: Vec::new(),
         failure: None,
     };
     let report = search.run(|qps| trials.run(qps));
@@ -143,8 +143,12 @@ fn robust(
     } else {
         terminal::result_line(to_text(&report).trim_end());
     }
+    let limited_by_client = edge_is_the_clients(&report, &trials.client_limited);
+    if limited_by_client {
+        terminal::note("the client could not send more: the endpoint's own peak may be higher");
+    }
     terminal::note(&format!("results in {}", folder.display()));
-    Ok(status(&report))
+    Ok(status(&report, limited_by_client))
 }
 
 fn search(args: &FindPeakArgs, file: &ScenarioFile) -> PeakSearch {
@@ -170,18 +174,19 @@ struct Trials<'a> {
     folder: &'a Path,
     plan: &'a RunPlan,
     clock: MonotonicClock,
-    n: usize,
+    /// Of each trial, whether nothing failed but the client, which could not send the load.
+    client_limited: Vec<bool>,
     /// What kept a trial from being run; it ends the search.
     failure: Option<HarnessError>,
 }
 
 impl Trials<'_> {
     fn run(&mut self, qps: f64) -> Result<TrialResult, CalledOff> {
-        self.n += 1;
+        let n = self.client_limited.len() + 1;
         let mut file = self.file.clone();
         file.settings.mode = Mode::PerformanceOnly;
         file.settings.server_target_qps = qps;
-        let folder = self.folder.join(format!("trial-{:03}", self.n));
+        let folder = self.folder.join(format!("trial-{n:03}"));
         let start = self.clock.now();
         let record = runner::execute(&file, &folder, self.plan).map_err(|error| {
             self.failure = Some(error);
@@ -193,10 +198,10 @@ impl Trials<'_> {
         let result = judged(&record, self.clock.now() - start);
         let why = result.reasons.first().map_or("", String::as_str);
         let word = record.verdict.word();
-        terminal::note(&format!(
-            "trial {}: {qps:.6} queries/s: {word} {why}",
-            self.n
-        ));
+        let verdict = &record.verdict;
+        self.client_limited
+            .push(verdict.valid && verdict.client_limited);
+        terminal::note(&format!("trial {n}: {qps:.6} queries/s: {word} {why}"));
         Ok(result)
     }
 }
@@ -278,9 +283,19 @@ fn stopped(stopped: Stopped) -> &'static str {
     }
 }
 
+/// Whether every failure at the upper bound was the client's, not the endpoint's.
+fn edge_is_the_clients(report: &PeakReport, client_limited: &[bool]) -> bool {
+    let trials = report.trials.iter().zip(client_limited);
+    let failures =
+        trials.filter(|(trial, _)| Some(trial.qps) == report.fails_at_qps && !trial.result.passed);
+    let mut limited = failures.map(|(_, limited)| *limited).peekable();
+    limited.peek().is_some() && limited.all(|limited| limited)
+}
+
 /// A peak, even one cut short by the budget, is a result; none is like an INVALID run.
-fn status(report: &PeakReport) -> ExitStatus {
+fn status(report: &PeakReport, limited_by_client: bool) -> ExitStatus {
     match (report.peak_qps, report.stopped) {
+        _ if limited_by_client => ExitStatus::ClientLimited,
         (None, _) | (_, Stopped::Canceled) => ExitStatus::Invalid,
         (Some(_), _) => ExitStatus::Valid,
     }
@@ -360,10 +375,20 @@ mod tests {
     #[test]
     fn no_peak_is_an_exit_code_of_1() {
         let mut report = report();
-        assert_eq!(status(&report), ExitStatus::Valid);
+        assert_eq!(status(&report, false), ExitStatus::Valid);
         report.stopped = Stopped::OutOfTime;
-        assert_eq!(status(&report), ExitStatus::Valid);
+        assert_eq!(status(&report, false), ExitStatus::Valid);
         report.peak_qps = None;
-        assert_eq!(status(&report), ExitStatus::Invalid);
+        assert_eq!(status(&report, false), ExitStatus::Invalid);
+    }
+
+    #[test]
+    fn an_edge_of_the_clients_making_is_told_apart() {
+        let mut report = report();
+        assert!(edge_is_the_clients(&report, &[false, true, false]));
+        assert!(!edge_is_the_clients(&report, &[true, false, true]));
+        assert_eq!(status(&report, true), ExitStatus::ClientLimited);
+        report.fails_at_qps = None;
+        assert!(!edge_is_the_clients(&report, &[true, true, true]));
     }
 }

@@ -1,1 +1,286 @@
-//! tbd
+//! The engine turn by turn over a scripted backend: who computes when, who leaves, who fails.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::admission::{Admission, ModelBounds, OpenRequest};
+use crate::backend::{BackendInfo, Texts};
+use crate::bell::Bell;
+use crate::config::Limits;
+use crate::engine_thread;
+use crate::request::{Generate, Params, Sampling};
+use crate::stream::{self, Answer, Delta, Wishes};
+
+/// An id that makes the step fail alone, as a token outside a model's vocabulary does.
+const BAD: u32 = 66;
+/// An id that makes the backend panic.
+const PANIC: u32 = 13;
+
+/// Answers every row with `x` and keeps the number of rows of each step.
+struct Scripted {
+    info: BackendInfo,
+    kv_free: usize,
+    seqs: Vec<Option<usize>>,
+    rows_of_steps: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Backend for Scripted {
+    fn info(&self) -> &BackendInfo {
+        &self.info
+    }
+
+    fn kv_free_tokens(&self) -> usize {
+        self.kv_free
+    }
+
+    fn open(&mut self, request: &Generate, _now: Instant) -> Result<SeqId, BackendError> {
+        let cost = self.info.kv_cost(request.kv_tokens());
+        self.kv_free = self
+            .kv_free
+            .checked_sub(cost)
+            .expect("only what fits is opened");
+        self.seqs.push(Some(cost));
+        Ok(SeqId(self.seqs.len() as u32 - 1))
+    }
+
+    fn close(&mut self, seq: SeqId) {
+        self.kv_free += self.seqs[seq.0 as usize].take().unwrap_or(0);
+    }
+
+    fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
+        assert!(!step.ids.contains(&PANIC), "asked to panic");
+        if step.ids.contains(&BAD) {
+            return Err(BackendError::BadRow("id 66".to_owned()));
+        }
+        self.rows_of_steps
+            .lock()
+            .expect("not poisoned")
+            .push(step.rows.len());
+        next.extend(
+            step.rows
+                .iter()
+                .map(|row| row.draw.then_some(u32::from(b'x'))),
+        );
+        Ok(())
+    }
+}
+
+struct World {
+    engine: Engine,
+    inbox: Arc<Inbox>,
+    admission: Admission,
+    metrics: Arc<Metrics>,
+    rows_of_steps: Arc<Mutex<Vec<usize>>>,
+}
+
+const LIMITS: Limits = Limits {
+    max_batch_rows: 4,
+    max_batch_tokens: 16,
+    kv_tokens: 256,
+    max_queue: 100,
+    max_queue_tokens: 10_000,
+};
+
+fn scripted(rows_of_steps: &Arc<Mutex<Vec<usize>>>) -> Loaded {
+    let info = BackendInfo {
+        max_model_len: 256,
+        vocab_size: 512,
+        eos_ids: vec![256],
+        kv_capacity_tokens: LIMITS.kv_tokens,
+        kv_block_tokens: 16,
+    };
+    let backend = Scripted {
+        info,
+        kv_free: LIMITS.kv_tokens,
+        seqs: Vec::new(),
+        rows_of_steps: Arc::clone(rows_of_steps),
+    };
+    Loaded {
+        backend: Box::new(backend),
+        texts: Texts::bytes(),
+    }
+}
+
+fn parts(metrics: &Arc<Metrics>) -> EngineParts {
+    EngineParts {
+        inbox: Arc::new(Inbox::new(Arc::new(Bell::default()))),
+        metrics: Arc::clone(metrics),
+        limits: StepLimits {
+            max_rows: LIMITS.max_batch_rows,
+            max_tokens: LIMITS.max_batch_tokens,
+        },
+    }
+}
+
+fn world() -> World {
+    let metrics = Arc::new(Metrics::new("test"));
+    let rows_of_steps = Arc::default();
+    let parts = parts(&metrics);
+    let inbox = Arc::clone(&parts.inbox);
+    let status = Arc::new(Status::new(clock::now()));
+    let bounds = ModelBounds {
+        max_model_len: 256,
+        vocab_size: 512,
+    };
+    World {
+        engine: Engine::new(scripted(&rows_of_steps), parts, status),
+        inbox,
+        admission: Admission::new(LIMITS, bounds, Arc::clone(&metrics)),
+        metrics,
+        rows_of_steps,
+    }
+}
+
+fn ask(
+    admission: &Admission,
+    inbox: &Arc<Inbox>,
+    prompt: &[u32],
+    max_tokens: usize,
+) -> (Answer, OpenRequest) {
+    let sampling = Sampling {
+        temperature: 0.0,
+        top_k: 0,
+        top_p: 1.0,
+        seed: 0,
+    };
+    let params = Params {
+        sampling,
+        stop: Vec::new(),
+        ignore_eos: false,
+    };
+    let (open, permits) = admission.admit(&[prompt.len()]).expect("there is room");
+    let wishes = Wishes {
+        stream: false,
+        ids: false,
+    };
+    let (answer, outlets) = stream::open(1, wishes, Arc::clone(inbox.bell()));
+    let request = Generate {
+        prompt: prompt.to_vec(),
+        max_tokens,
+        params,
+    };
+    let arrived = clock::now();
+    inbox.push(
+        outlets
+            .into_iter()
+            .zip(permits)
+            .map(|(outlet, permit)| Waiting {
+                request: request.clone(),
+                outlet,
+                permit,
+                arrived,
+            }),
+    );
+    (answer, open)
+}
+
+impl World {
+    fn ask(&self, prompt: &[u32], max_tokens: usize) -> (Answer, OpenRequest) {
+        ask(&self.admission, &self.inbox, prompt, max_tokens)
+    }
+
+    /// Turns until there is nothing to do, a hundred at most.
+    fn run(&mut self) {
+        let idle = (0..100).find(|_| self.engine.turn(clock::now()) == Turn::Idle(None));
+        assert!(idle.is_some(), "the engine never came to rest");
+    }
+
+    fn steps(&self) -> Vec<usize> {
+        self.rows_of_steps.lock().expect("not poisoned").clone()
+    }
+}
+
+/// What an answer holds when it is complete.
+fn finished(answer: &mut Answer) -> Delta {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match answer.poll_next(&mut cx) {
+        std::task::Poll::Ready(mut deltas) => deltas.pop().expect("one sequence, one delta"),
+        std::task::Poll::Pending => panic!("the answer is not complete"),
+    }
+}
+
+#[test]
+fn a_newcomer_joins_at_the_next_step_and_the_finished_leave() {
+    let mut world = world();
+    let (mut first, _open) = world.ask(&[1, 2, 3], 4);
+    assert_eq!(world.engine.turn(clock::now()), Turn::Stepped);
+    let (mut second, _open) = world.ask(&[1], 2);
+    world.run();
+    // Alone; both; both; alone: the second came a step later and left a step earlier.
+    assert_eq!(world.steps(), [1, 2, 2, 1]);
+    assert_eq!(finished(&mut first).text, "xxxx");
+    let second = finished(&mut second);
+    assert_eq!(
+        (second.text.as_str(), second.finish),
+        ("xx", Some(Finish::Length))
+    );
+    assert_eq!(world.metrics.generation_tokens.get(), 6);
+}
+
+#[test]
+fn no_more_rows_than_allowed_and_the_rest_in_order() {
+    let mut world = world();
+    let mut answers: Vec<_> = (0..6).map(|_| world.ask(&[1], 1)).collect();
+    world.run();
+    assert_eq!(world.steps(), [4, 2]);
+    for (answer, _open) in &mut answers {
+        assert_eq!(finished(answer).text, "x");
+    }
+}
+
+#[test]
+fn a_bad_row_fails_alone() {
+    let mut world = world();
+    let (mut good, _open) = world.ask(&[1, 2], 2);
+    let (mut bad, _open) = world.ask(&[BAD], 2);
+    world.run();
+    assert_eq!(finished(&mut good).text, "xx");
+    assert_eq!(finished(&mut bad).finish, Some(Finish::Failed));
+    assert_eq!(world.metrics.failed.get(), 1);
+    assert_eq!(world.engine.backend.kv_free_tokens(), LIMITS.kv_tokens);
+}
+
+#[test]
+fn a_client_that_left_frees_its_cache_in_the_next_turn_running_or_queued() {
+    let mut world = world();
+    let mut answers: Vec<_> = (0..5).map(|_| world.ask(&[1, 2], 30)).collect();
+    world.engine.turn(clock::now());
+    assert_eq!(world.engine.running.len(), 4);
+    assert!(world.engine.backend.kv_free_tokens() < LIMITS.kv_tokens);
+    answers.clear();
+    assert_eq!(world.engine.turn(clock::now()), Turn::Idle(None));
+    assert_eq!(world.engine.backend.kv_free_tokens(), LIMITS.kv_tokens);
+    assert_eq!(world.metrics.canceled.get(), 5);
+    assert_eq!(world.metrics.requests_running.get(), 0);
+}
+
+#[test]
+fn a_panicking_backend_answers_every_waiter_and_ends_the_thread() {
+    let metrics = Arc::new(Metrics::new("test"));
+    let parts = parts(&metrics);
+    let inbox = Arc::clone(&parts.inbox);
+    let bounds = ModelBounds {
+        max_model_len: 256,
+        vocab_size: 512,
+    };
+    let admission = Admission::new(LIMITS, bounds, Arc::clone(&metrics));
+    let rows_of_steps = Arc::default();
+    let (mut engine, _info, _texts) =
+        engine_thread::spawn(move || Ok(scripted(&rows_of_steps)), parts).expect("it starts");
+    let (mut culprit, _open) = ask(&admission, &inbox, &[PANIC], 2);
+    let (mut bystander, _open) = ask(&admission, &inbox, &[1, 2], 200);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        engine.ended().await;
+        for answer in [&mut culprit, &mut bystander] {
+            let last = answer.all().await.pop().expect("an answer");
+            assert_eq!(last.finish, Some(Finish::Aborted));
+        }
+    });
+    assert!(!engine.status().is_alive());
+    // Whoever comes later is answered too.
+    let (mut late, _open) = ask(&admission, &inbox, &[1], 1);
+    assert_eq!(finished(&mut late).finish, Some(Finish::Aborted));
+}

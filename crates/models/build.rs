@@ -6,7 +6,7 @@
 //! depend on this one, because link arguments do not travel with a library.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -20,5 +20,27 @@ fn main() {
     );
     let folder = folder.canonicalize().unwrap_or(folder);
     println!("cargo:libtorch_lib={}", folder.display());
+    println!(
+        "cargo:rustc-env=PRONY_LIBTORCH_VERSION={}",
+        version(&folder)
+    );
     println!("cargo:rustc-link-arg=-Wl,-rpath,{}", folder.display());
+}
+
+/// LibTorch's version, as its own header says it; `unknown` where there is no such header.
+fn version(lib: &Path) -> String {
+    let header = lib.join("../include/torch/headeronly/version.h");
+    println!("cargo:rerun-if-changed={}", header.display());
+    let text = std::fs::read_to_string(header).unwrap_or_default();
+    let part = |name: &str| {
+        let line = text
+            .lines()
+            .find(|l| l.split_whitespace().nth(1) == Some(name))?;
+        line.split_whitespace().nth(2)
+    };
+    let parts = ["MAJOR", "MINOR", "PATCH"].map(|p| part(&format!("TORCH_VERSION_{p}")));
+    match parts {
+        [Some(major), Some(minor), Some(patch)] => format!("{major}.{minor}.{patch}"),
+        _ => "unknown".to_owned(),
+    }
 }

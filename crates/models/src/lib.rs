@@ -44,3 +44,6 @@ pub use error::ModelError;
 pub use kv_cache::Sequence;
 pub use load::{LoadOptions, LoadedModel, ModelSource, load, load_from};
 pub use sampler::{NextToken, Sampler, SamplingParams};
+
+/// Version of the LibTorch this crate was built against, such as `2.11.0`.
+pub const LIBTORCH_VERSION: &str = env!("PRONY_LIBTORCH_VERSION");

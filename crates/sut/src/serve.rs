@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Admission, ModelBounds};
+use crate::api::models::engine_card;
 use crate::api::{App, RequestIds};
 use crate::backend;
 use crate::batch::StepLimits;
@@ -75,6 +76,7 @@ pub fn serve(config: Config) -> Result<(), SutError> {
         inbox,
         status: Arc::clone(engine.status()),
         metrics,
+        engine: engine_card(&config),
         created: clock::unix_seconds(),
         request_ids: RequestIds::default(),
     });

@@ -12,6 +12,8 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use serde::de::DeserializeOwned;
 
+use prony_wire::openai::models::EngineCard;
+
 use crate::admission::{Admission, OpenRequest};
 use crate::backend::Texts;
 use crate::clock;
@@ -59,6 +61,8 @@ pub struct App {
     pub status: Arc<Status>,
     /// What has been counted.
     pub metrics: Arc<Metrics>,
+    /// How it computes, for whoever records a measurement.
+    pub engine: EngineCard,
     /// Unix time of the start.
     pub created: u64,
     /// Names for requests.

@@ -28,4 +28,33 @@ pub struct ModelCard {
     /// Prompt plus output tokens that fit (vLLM's field name).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_model_len: Option<u64>,
+    /// How the server computes, so that a record of a run can say it. Ours alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineCard>,
+}
+
+/// What a measurement needs to know of the server behind a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineCard {
+    /// Program and version.
+    pub server: String,
+    /// `torch` or `echo`.
+    pub backend: String,
+    /// Version of LibTorch the server was built against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libtorch: Option<String>,
+    /// Number format of weights and cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
+    /// `cpu`, `cuda` or `cuda:N`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Threads that compute.
+    pub threads: u64,
+    /// Most sequences in one step.
+    pub max_batch_rows: u64,
+    /// Most tokens in one step.
+    pub max_batch_tokens: u64,
+    /// Tokens the key/value cache holds.
+    pub kv_tokens: u64,
 }

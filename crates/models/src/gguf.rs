@@ -5,25 +5,23 @@
 //! and no tensors (weights.rs).
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::quantized::{GgmlDType, ggml_file};
-use memmap2::Mmap;
 
 use crate::config::{ModelConfig, RopeConfig, RopeScaling};
 use crate::error::ModelError;
+use crate::mapped_file::MappedFile;
 
 /// Encodings that are decoded, for the message that refuses another.
 const SUPPORTED: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K";
 
 /// An open GGUF file.
 pub struct GgufFile {
-    path: PathBuf,
-    map: Mmap,
+    map: MappedFile,
     content: Content,
     /// Invariant: each value is a key of `content.tensor_infos`.
     hf_names: HashMap<String, String>,
@@ -37,15 +35,7 @@ impl GgufFile {
     /// # Errors
     /// [`ModelError::Io`] and [`ModelError::Malformed`].
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let io = |source| ModelError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let file = File::open(path).map_err(io)?;
-        #[allow(unsafe_code, reason = "mapping a file is unsafe by nature")]
-        // SAFETY: the map is read-only. Someone truncating the file under us would raise SIGBUS,
-        // as for every program that maps its weights; nothing in this process writes to it.
-        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        let map = MappedFile::open(path)?;
         let malformed = |problem: String| ModelError::Malformed {
             path: path.to_owned(),
             problem,
@@ -62,7 +52,6 @@ impl GgufFile {
             .filter_map(|gguf| Some((hf_name(gguf)?, gguf.clone())))
             .collect();
         let mut this = Self {
-            path: path.to_owned(),
             map,
             content,
             hf_names,
@@ -74,7 +63,7 @@ impl GgufFile {
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.map.path()
     }
 
     /// The configuration in the metadata.
@@ -86,7 +75,10 @@ impl GgufFile {
         let family = self.string("general.architecture").unwrap_or_default();
         if family != "llama" {
             return Err(ModelError::UnsupportedArchitecture {
-                architecture: format!("{family} (general.architecture of {})", self.path.display()),
+                architecture: format!(
+                    "{family} (general.architecture of {})",
+                    self.path().display()
+                ),
                 supported: vec!["llama"],
             });
         }
@@ -144,7 +136,7 @@ impl GgufFile {
             Ok(config)
         } else {
             Err(ModelError::Config {
-                path: self.path.clone(),
+                path: self.path().to_owned(),
                 problems,
             })
         }
@@ -292,7 +284,7 @@ impl GgufFile {
             });
         }
         let malformed = |problem: String| ModelError::Malformed {
-            path: self.path.clone(),
+            path: self.path().to_owned(),
             problem: format!("tensor {gguf}: {problem}"),
         };
         let cols = *info.shape.dims().last().unwrap_or(&1);
@@ -306,19 +298,18 @@ impl GgufFile {
         let base = self.content.tensor_data_offset.saturating_add(info.offset);
         let at = |row: usize| base.saturating_add((row * row_bytes) as u64);
         let (from, to) = (at(rows.start), at(rows.end));
-        let bytes = usize::try_from(from)
-            .ok()
-            .zip(usize::try_from(to).ok())
-            .and_then(|(from, to)| self.map.get(from..to))
-            .ok_or_else(|| {
-                malformed(format!("ends at byte {to}, the file at {}", self.map.len()))
-            })?;
+        let range =
+            usize::try_from(from).unwrap_or(usize::MAX)..usize::try_from(to).unwrap_or(usize::MAX);
+        let bytes = self.map.get(range.clone()).ok_or_else(|| {
+            malformed(format!("ends at byte {to}, the file at {}", self.map.len()))
+        })?;
         let cpu = candle_core::Device::Cpu;
         let decoded = ggml_file::qtensor_from_ggml(encoding, bytes, vec![rows.len(), cols], &cpu)
             .and_then(|q| q.dequantize(&cpu))
             .and_then(|t| t.flatten_all()?.to_vec1::<f32>())
             .map_err(|e| malformed(e.to_string()))?;
         out.extend_from_slice(&decoded);
+        self.map.let_go(range);
         Ok(())
     }
 }

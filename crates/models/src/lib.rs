@@ -10,6 +10,8 @@ pub mod device;
 
 pub mod config;
 
+pub mod mapped_file;
+
 pub mod gguf;
 
 pub mod weights;

@@ -5,16 +5,15 @@
 //! Knows names and shapes; what a tensor is for is the architecture's business.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use memmap2::Mmap;
 use safetensors::tensor::{Metadata, SafeTensors};
 
 use crate::error::{Misshaped, ModelError, TensorReport};
 use crate::gguf::GgufFile;
+use crate::mapped_file::MappedFile;
 
 /// Rows are decoded in pieces of about this many numbers (1 MiB of f32).
 const PIECE: usize = 1 << 18;
@@ -37,8 +36,7 @@ enum Store {
 }
 
 struct Shard {
-    path: PathBuf,
-    map: Mmap,
+    map: MappedFile,
     /// Byte at which tensor data starts.
     data_start: usize,
     metadata: Metadata,
@@ -226,14 +224,7 @@ impl Weights {
 
 impl Shard {
     fn open(path: &Path) -> Result<Self, ModelError> {
-        let io = |source| ModelError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let file = File::open(path).map_err(io)?;
-        #[allow(unsafe_code, reason = "mapping a file is unsafe by nature")]
-        // SAFETY: read-only; see GgufFile::open.
-        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        let map = MappedFile::open(path)?;
         // The library checks that the offsets are contiguous and end with the file.
         let (header, metadata) =
             SafeTensors::read_metadata(&map).map_err(|e| ModelError::Malformed {
@@ -241,7 +232,6 @@ impl Shard {
                 problem: e.to_string(),
             })?;
         Ok(Self {
-            path: path.to_owned(),
             map,
             data_start: header + size_of::<u64>(),
             metadata,
@@ -276,7 +266,7 @@ impl Shard {
             .map
             .get(start..start + len)
             .ok_or_else(|| ModelError::Malformed {
-                path: self.path.clone(),
+                path: self.map.path().to_owned(),
                 problem: format!("tensor {}: ends past the file", tensor.name),
             })?;
         let pair = |b: &[u8]| [b[0], b[1]];
@@ -297,6 +287,7 @@ impl Shard {
                     .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
             ),
         }
+        self.map.let_go(start..start + len);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::attention::{Append, Attend, Span};
 use super::elementwise::{rotate, softmax_weights};
 use super::rows::{LANES, Row};
-use super::tile::{accumulate, store, zeros};
+use super::tile::{Operands, Sums, accumulate, store, zeros};
 
 /// Tallest tile.
 const MAX_TILE: usize = 6;
@@ -97,7 +97,8 @@ impl<R: Row> Attend<'_, R> {
             match height {
                 1 => self.tile::<1, 4>(span, kv_head, &queries, &mut scores),
                 2 => self.tile::<2, 2>(span, kv_head, &queries, &mut scores),
-                3 => self.tile::<3, 2>(span, kv_head, &queries, &mut scores),
+                // Two panels would spill a sum to memory in bf16.
+                3 => self.tile::<3, 1>(span, kv_head, &queries, &mut scores),
                 4 => self.tile::<4, 1>(span, kv_head, &queries, &mut scores),
                 5 => self.tile::<5, 1>(span, kv_head, &queries, &mut scores),
                 _ => self.tile::<6, 1>(span, kv_head, &queries, &mut scores),
@@ -144,20 +145,21 @@ impl<R: Row> Attend<'_, R> {
         let mut b = 0;
         while b < blocks.len() {
             let at = scores[b * LANES..].as_mut_ptr();
-            let keys = |n: usize| self.keys[start_of(blocks[b + n])..][..dim].as_ptr();
-            // SAFETY: `queries` has MR rows of dim numbers, a block's keys dim rows, and the
-            // scores of MR rows end `stride` apart behind the last block.
+            // SAFETY: the scores of MR rows end `stride` apart behind the last block.
             unsafe {
                 if b + NP <= blocks.len() {
-                    let mut sums = zeros::<MR, NP>();
-                    let panels = std::array::from_fn(keys);
-                    accumulate(&mut sums, queries.q, queries.q_stride, panels, dim);
-                    store(&sums, at, stride);
+                    store(
+                        &self.scores::<MR, NP>(blocks, b, start_of, queries),
+                        at,
+                        stride,
+                    );
                     b += NP;
                 } else {
-                    let mut sums = zeros::<MR, 1>();
-                    accumulate(&mut sums, queries.q, queries.q_stride, [keys(0)], dim);
-                    store(&sums, at, stride);
+                    store(
+                        &self.scores::<MR, 1>(blocks, b, start_of, queries),
+                        at,
+                        stride,
+                    );
                     b += 1;
                 }
             }
@@ -181,6 +183,35 @@ impl<R: Row> Attend<'_, R> {
         }
     }
 
+    /// Products of the queries with the keys of blocks `b..b + NP`.
+    #[target_feature(enable = "avx2,fma")]
+    fn scores<const MR: usize, const NP: usize>(
+        &self,
+        blocks: &[u32],
+        b: usize,
+        start_of: impl Fn(u32) -> usize,
+        queries: &Queries,
+    ) -> Sums<MR, NP> {
+        let dim = self.heads.head_dim;
+        // Past the last block the pointer only serves to fetch ahead.
+        let start = |rows: &[R], b: usize| {
+            rows[start_of(blocks[b.min(blocks.len() - 1)])..][..dim].as_ptr()
+        };
+        let operands = Operands {
+            a: queries.q,
+            a_stride: queries.q_stride,
+            panels: std::array::from_fn(|n| start(self.keys, b + n)),
+            ahead: [
+                std::array::from_fn(|n| start(self.keys, b + n + NP)),
+                std::array::from_fn(|n| start(self.values, b + n)),
+            ],
+        };
+        let mut sums = zeros::<MR, NP>();
+        // SAFETY: `queries` has MR rows of dim numbers and every block dim rows of keys.
+        unsafe { accumulate(&mut sums, &operands, dim) };
+        sums
+    }
+
     /// Weighted sums of the values: panels `p..p + NP` of the head.
     #[target_feature(enable = "avx2,fma")]
     fn outputs<const MR: usize, const NP: usize>(
@@ -201,8 +232,14 @@ impl<R: Row> Attend<'_, R> {
             // SAFETY: MR rows of scores, `stride` apart, hold `tokens` numbers from this block
             // on; every panel has 16 rows.
             unsafe {
-                let weights = scores[b * LANES..].as_ptr();
-                accumulate(&mut sums, weights, stride, panels, tokens);
+                let a = scores[b * LANES..].as_ptr();
+                let operands = Operands {
+                    a,
+                    a_stride: stride,
+                    panels,
+                    ahead: [],
+                };
+                accumulate(&mut sums, &operands, tokens);
             }
         }
         let mut rows = [[[0.0f32; LANES]; NP]; MR];

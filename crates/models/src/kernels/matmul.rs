@@ -208,12 +208,16 @@ mod x86 {
     use std::ops::Range;
 
     use super::super::elementwise::silu;
-    use super::super::tile::{accumulate, store, zeros};
+    use super::super::tile::{Operands, accumulate, store, zeros};
     use super::{Finish, Job, LANES, Row, tile_rows};
 
     /// Widest group of panels and tallest tile.
     const MAX_GROUP: usize = 4;
     const MAX_TILE: usize = 6;
+
+    /// Rows ahead of the one in use that are fetched from memory while one row streams all
+    /// weights: 8 to 32 measured equal, none 15 % slower.
+    const PREFETCH: usize = 16;
 
     /// Products of one tile before the finish.
     type Scratch = [f32; MAX_TILE * MAX_GROUP * LANES];
@@ -268,19 +272,32 @@ mod x86 {
             let out = scratch.as_mut_ptr();
             // A tile of MR rows and NP panels from panel $p of the group on.
             macro_rules! tile {
-                ($mr:literal, $np:literal, $p:expr) => {{
+                ($mr:literal, $np:literal, $p:expr) => {
+                    tile!($mr, $np, $p, [])
+                };
+                ($mr:literal, $np:literal, $p:expr, $ahead:expr) => {{
                     let mut sums = zeros::<$mr, $np>();
                     let panels = std::array::from_fn(|n| start($p + n));
+                    let a = x.as_ptr();
+                    let operands = Operands {
+                        a,
+                        a_stride: k,
+                        panels,
+                        ahead: $ahead,
+                    };
                     // SAFETY: x holds $mr = height rows of k, weights hold group panels of k rows;
                     // scratch holds MAX_TILE rows of MAX_GROUP * LANES.
                     unsafe {
-                        accumulate::<R, $mr, $np>(&mut sums, x.as_ptr(), k, panels, k);
+                        accumulate(&mut sums, &operands, k);
                         store(&sums, out.add($p * LANES), group * LANES);
                     }
                 }};
             }
             match (height, group) {
-                (1, 4) => tile!(1, 4, 0),
+                (1, 4) => {
+                    let ahead = std::array::from_fn(|n| start(n).wrapping_add(PREFETCH));
+                    tile!(1, 4, 0, [ahead]);
+                }
                 (2, 2) => tile!(2, 2, 0),
                 (3, 2) => tile!(3, 2, 0),
                 _ => {

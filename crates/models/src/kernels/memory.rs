@@ -6,44 +6,46 @@
     reason = "owns raw memory; the invariants are stated at each block"
 )]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+
+use memmap2::MmapMut;
 
 use super::rows::Row;
 
 /// A fixed array of rows, all lanes 0 at first.
 ///
 /// A `vec![R::ZERO; n]` would write every page at once: a cache with room for many sequences would
-/// cost its whole capacity at start instead of what is used.
+/// cost its whole capacity at start instead of what is used. The allocator's zeroed memory is no
+/// better once it recycles; fresh pages from the system are zero and cost nothing until touched.
 pub struct Rows<R: Row> {
-    /// Invariant: `len` rows allocated with `Layout::array`, dangling for 0.
-    start: NonNull<R>,
+    /// Invariant: at least `len` rows long. A page is aligned for every row.
+    pages: MmapMut,
     len: usize,
+    rows: PhantomData<R>,
 }
-
-// SAFETY: owns its memory like a Vec, and rows are plain numbers.
-unsafe impl<R: Row> Send for Rows<R> {}
-// SAFETY: as above; shared access only reads.
-unsafe impl<R: Row> Sync for Rows<R> {}
 
 impl<R: Row> Rows<R> {
     /// `len` rows of zeros.
+    ///
+    /// # Panics
+    /// If the system has no memory for them, as every allocation would.
     pub fn zeros(len: usize) -> Self {
-        let layout = Layout::array::<R>(len).expect("fewer bytes than isize::MAX");
-        if layout.size() == 0 {
-            return Self {
-                start: NonNull::dangling(),
-                len,
-            };
+        let bytes = len
+            .checked_mul(size_of::<R>())
+            .expect("fewer bytes than usize::MAX");
+        // A map of no bytes is an error.
+        let pages = MmapMut::map_anon(bytes.max(1));
+        let pages = pages.unwrap_or_else(|e| panic!("memory allocation of {bytes} bytes: {e}"));
+        assert!(
+            pages.as_ptr().cast::<R>().is_aligned(),
+            "a page is aligned for a row"
+        );
+        Self {
+            pages,
+            len,
+            rows: PhantomData,
         }
-        // SAFETY: the size is not 0. All bits zero is a valid row: rows are arrays of numbers.
-        let start = unsafe { alloc_zeroed(layout) }.cast::<R>();
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
-        };
-        Self { start, len }
     }
 }
 
@@ -51,25 +53,15 @@ impl<R: Row> Deref for Rows<R> {
     type Target = [R];
 
     fn deref(&self) -> &[R] {
-        // SAFETY: see the invariant.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        // SAFETY: see the invariant; all bits zero, as all other bits, are a valid row.
+        unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len) }
     }
 }
 
 impl<R: Row> DerefMut for Rows<R> {
     fn deref_mut(&mut self) -> &mut [R] {
-        // SAFETY: see the invariant; `&mut self` is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl<R: Row> Drop for Rows<R> {
-    fn drop(&mut self) {
-        let layout = Layout::array::<R>(self.len).expect("was valid when allocated");
-        if layout.size() != 0 {
-            // SAFETY: allocated in `zeros` with this layout.
-            unsafe { dealloc(self.start.as_ptr().cast(), layout) }
-        }
+        // SAFETY: as above; `&mut self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast(), self.len) }
     }
 }
 

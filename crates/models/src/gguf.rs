@@ -45,7 +45,7 @@ impl GgufFile {
             Content::read(&mut Cursor::new(&map[..]))
         }))
         .map_err(|_| malformed("the header is not valid".to_owned()))?
-        .map_err(|e| malformed(e.to_string()))?;
+        .map_err(|e| malformed(first_line(&e)))?;
         let hf_names = content
             .tensor_infos
             .keys()
@@ -307,7 +307,7 @@ impl GgufFile {
         let decoded = ggml_file::qtensor_from_ggml(encoding, bytes, vec![rows.len(), cols], &cpu)
             .and_then(|q| q.dequantize(&cpu))
             .and_then(|t| t.flatten_all()?.to_vec1::<f32>())
-            .map_err(|e| malformed(e.to_string()))?;
+            .map_err(|e| malformed(first_line(&e)))?;
         out.extend_from_slice(&decoded);
         self.map.let_go(range);
         Ok(())
@@ -378,6 +378,12 @@ fn stored_row(row: usize, head_dim: usize) -> usize {
     let (head, within) = (row / head_dim, row % head_dim);
     let half = head_dim / 2;
     head * head_dim + 2 * (within % half) + within / half
+}
+
+/// The library adds its backtrace to the text where RUST_BACKTRACE is set.
+fn first_line(error: &candle_core::Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -1,0 +1,147 @@
+//! Models that cannot be served: one line that names the file and what is wrong, exit code 3.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use e2e::process;
+use e2e::source::root;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A copy of a small good checkpoint, to be broken.
+fn copy_of_a_good_model(folder: &Path) -> PathBuf {
+    let source = root().join("tests/golden/models/tiny/llama_gqa_tied");
+    let copy = folder.join("model");
+    fs::create_dir(&copy).expect("a folder");
+    for entry in fs::read_dir(source).expect("golden data") {
+        let entry = entry.expect("an entry");
+        fs::copy(entry.path(), copy.join(entry.file_name())).expect("copied");
+    }
+    copy
+}
+
+/// What `prony-sut serve --model PATH --print-plan` says, and its exit code.
+fn serve(model: &Path) -> (Option<i32>, String) {
+    let model = model.to_string_lossy();
+    let args = ["serve", "--model", &model, "--port", "0", "--print-plan"];
+    let output = process::run("prony-sut", &args, DEADLINE);
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// Breaks a good model with `damage`; the one line must hold all of `needles`.
+fn check(damage: impl FnOnce(&Path), needles: &[&str]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = copy_of_a_good_model(folder.path());
+    damage(&model);
+    refused(&model, needles);
+}
+
+fn refused(model: &Path, needles: &[&str]) {
+    let (code, stderr) = serve(model);
+    assert_eq!(code, Some(3), "{needles:?}: {stderr}");
+    assert_eq!(stderr.trim().lines().count(), 1, "{needles:?}: {stderr}");
+    for needle in needles {
+        assert!(stderr.contains(needle), "{needle}: {stderr}");
+    }
+}
+
+fn replace_in(file: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(file).expect("a text");
+    assert!(text.contains(from), "{from} is not in {}", file.display());
+    fs::write(file, text.replace(from, to)).expect("written");
+}
+
+#[test]
+fn the_undamaged_copy_is_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = copy_of_a_good_model(folder.path());
+    let (code, stderr) = serve(&model);
+    assert_eq!(code, Some(0), "{stderr}");
+}
+
+#[test]
+fn damaged_weights() {
+    let truncate = |model: &Path| {
+        let file = model.join("model.safetensors");
+        let bytes = fs::read(&file).expect("weights");
+        fs::write(&file, &bytes[..bytes.len() / 2]).expect("written");
+    };
+    check(truncate, &["model.safetensors"]);
+    let claim_too_much = |model: &Path| {
+        let file = model.join("model.safetensors");
+        let mut bytes = fs::read(&file).expect("weights");
+        bytes[..8].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
+        fs::write(&file, bytes).expect("written");
+    };
+    check(claim_too_much, &["model.safetensors", "header"]);
+}
+
+#[test]
+fn configurations_that_do_not_fit_the_weights() {
+    let more_layers = |model: &Path| {
+        replace_in(
+            &model.join("config.json"),
+            "\"num_hidden_layers\": 2",
+            "\"num_hidden_layers\": 3",
+        );
+    };
+    check(
+        more_layers,
+        &["missing", "model.layers.2.self_attn.q_proj.weight"],
+    );
+    let wider = |model: &Path| {
+        replace_in(
+            &model.join("config.json"),
+            "\"vocab_size\": 512",
+            "\"vocab_size\": 640",
+        );
+    };
+    check(
+        wider,
+        &[
+            "model.embed_tokens.weight",
+            "expected [640, 64]",
+            "got [512, 64]",
+        ],
+    );
+    let stranger = |model: &Path| {
+        replace_in(
+            &model.join("config.json"),
+            "LlamaForCausalLM",
+            "MambaForCausalLM",
+        );
+    };
+    check(stranger, &["MambaForCausalLM", "LlamaForCausalLM"]);
+    let no_json = |model: &Path| fs::write(model.join("config.json"), "{").expect("written");
+    check(no_json, &["config.json"]);
+}
+
+#[test]
+fn files_that_are_not_there_or_not_what_they_seem() {
+    let no_config = |model: &Path| fs::remove_file(model.join("config.json")).expect("removed");
+    check(no_config, &["config.json"]);
+    let no_tokenizer =
+        |model: &Path| fs::remove_file(model.join("tokenizer.json")).expect("removed");
+    check(no_tokenizer, &["tokenizer.json"]);
+    let pickled = |model: &Path| {
+        fs::rename(
+            model.join("model.safetensors"),
+            model.join("pytorch_model.bin"),
+        )
+        .expect("renamed");
+    };
+    check(pickled, &["pytorch_model.bin", "safetensors"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let garbage = folder.path().join("garbage.gguf");
+    fs::write(&garbage, "hello").expect("written");
+    refused(&garbage, &["garbage.gguf", "magic"]);
+    let gguf = root().join(".models/SmolLM2-135M-Instruct/SmolLM2-135M-Instruct.Q4_1.gguf");
+    let half = folder.path().join("half.gguf");
+    let bytes = fs::read(gguf).expect("run scripts/setup.sh");
+    fs::write(&half, &bytes[..bytes.len() / 2]).expect("written");
+    refused(&half, &["half.gguf", "tensor"]);
+}

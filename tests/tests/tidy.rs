@@ -129,10 +129,10 @@ fn declared_modules(file: &SourceFile) -> Vec<String> {
         let rest = ["pub mod ", "pub(crate) mod ", "mod "]
             .iter()
             .find_map(|k| line.strip_prefix(k));
-        if let Some(name) = rest.and_then(|r| r.strip_suffix(';')) {
-            if !in_tests {
-                modules.push(name.to_owned());
-            }
+        if let Some(name) = rest.and_then(|r| r.strip_suffix(';'))
+            && !in_tests
+        {
+            modules.push(name.to_owned());
         }
         in_tests = false;
     }

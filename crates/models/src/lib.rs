@@ -1,6 +1,6 @@
 //! Transformer models on LibTorch: token ids in, next tokens or logits out.
 //!
-//! Reading order: a model's name becomes files ([`load`]), its configuration picks an
+//! Reading order: a model's name becomes files ([`mod@load`]), its configuration picks an
 //! architecture, the architecture takes its weights, and the server drives it through
 //! [`decoder::Decoder`]. The crate knows no HTTP and no async runtime.
 

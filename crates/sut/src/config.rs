@@ -67,7 +67,7 @@ pub enum DtypeName {
 /// The flags of `prony-sut serve`, not yet checked against each other.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Model folder, GGUF file, or org/name[@revision] on the Hub
+    /// Model folder, GGUF file, or org/name@revision on the Hub
     #[arg(long)]
     pub model: Option<String>,
     /// What computes

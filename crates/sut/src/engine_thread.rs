@@ -38,7 +38,7 @@ impl EngineHandle {
     }
 
     /// Ends the engine after its current step and waits for that. Whoever still waits for an
-    /// answer gets [`Finish::Aborted`].
+    /// answer gets [`crate::stream::Finish::Aborted`].
     pub fn stop(self) {
         self.status.tell_to_stop();
         self.inbox.bell().ring();

@@ -39,7 +39,7 @@ impl Status {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// Whether it has work and has not moved for [`STALL`].
+    /// Whether it has work and has not moved for two minutes.
     #[must_use]
     pub fn is_stalled(&self, now: Instant) -> bool {
         // Relaxed: one step early or late does not matter.

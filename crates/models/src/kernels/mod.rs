@@ -35,7 +35,7 @@ pub fn available() -> bool {
     }
 }
 
-/// [`elementwise::rms_norm`] for callers that are not compiled for AVX2.
+/// `elementwise::rms_norm` for callers that are not compiled for AVX2.
 ///
 /// # Panics
 /// On a processor without AVX2 and FMA, or on slices of different lengths.

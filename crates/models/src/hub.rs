@@ -2,7 +2,7 @@
 //!
 //! Follows the variables that Hugging Face's own tools follow: `HF_HOME` (where the cache is),
 //! `HF_ENDPOINT` (which hub), `HF_TOKEN`, `HF_HUB_OFFLINE` (never ask the network). Downloads are
-//! hf-hub's: resumed, checked by size, shown with progress.
+//! hf-hub's: resumed where they broke off, shown with progress.
 
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,15 @@ impl Hub {
         }
     }
 
+    /// A hub at `endpoint` with its cache folder, without a token.
+    pub fn at(endpoint: String, cache: PathBuf) -> Self {
+        Self {
+            endpoint: Some(endpoint),
+            offline: false,
+            ..Self::offline(cache)
+        }
+    }
+
     /// The folder that holds a revision of a repository, downloaded where needed.
     ///
     /// # Errors
@@ -83,6 +92,11 @@ impl Hub {
         match (self.download(&named), cached) {
             (Ok(folder), _) => Ok(folder),
             (Err(problem), Some(folder)) => {
+                // A download that broke off has moved the name to a commit that is not whole.
+                let whole = folder.file_name().unwrap_or_default().to_string_lossy();
+                if let Err(e) = self.cache.repo(named.clone()).create_ref(&whole) {
+                    tracing::warn!(repo, revision, error = %e, "cache not written");
+                }
                 tracing::warn!(repo, revision, %problem, "hub not reached, cached model used");
                 Ok(folder)
             }
@@ -106,16 +120,26 @@ impl Hub {
         has_model(&folder).then_some(folder)
     }
 
-    fn download(&self, repo: &Repo) -> Result<PathBuf, ApiError> {
-        let api = self.api()?.repo(repo.clone());
-        let info = api.info()?;
-        // Points the revision at this commit first: files of an older one are then not mixed in.
-        self.cache.repo(repo.clone()).create_ref(&info.sha)?;
-        let names = info.siblings.iter().map(|s| s.rfilename.as_str());
-        for name in names.filter(|n| SIDE_FILES.contains(n) || is_weights(n)) {
-            api.get(name)?;
+    fn download(&self, repo: &Repo) -> Result<PathBuf, String> {
+        let failed = |e: ApiError| e.to_string();
+        let api = self.api().map_err(failed)?.repo(repo.clone());
+        let info = api.info().map_err(failed)?;
+        let names: Vec<&str> = info.siblings.iter().map(|s| s.rfilename.as_str()).collect();
+        if !names.iter().any(|n| is_weights(n)) {
+            return Err("the repository holds no safetensors or GGUF weights".to_owned());
         }
-        Ok(self.cache.repo(repo.clone()).pointer_path(&info.sha))
+        let cache = self.cache.repo(repo.clone());
+        // Points the revision at this commit first: files of an older one are then not mixed in.
+        cache
+            .create_ref(&info.sha)
+            .map_err(|e| format!("{}: {e}", self.cache.path().display()))?;
+        for name in names
+            .into_iter()
+            .filter(|n| SIDE_FILES.contains(n) || is_weights(n))
+        {
+            api.get(name).map_err(failed)?;
+        }
+        Ok(cache.pointer_path(&info.sha))
     }
 
     fn api(&self) -> Result<Api, ApiError> {

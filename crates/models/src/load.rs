@@ -71,8 +71,14 @@ pub struct LoadOptions {
     pub dtype: Dtype,
     /// Where to compute.
     pub device: Device,
-    /// Threads on the processor. Chosen, not defaulted: a team larger than the cores that are
-    /// really free is slower than one thread.
+    /// Threads on the processor, the calling one included. Chosen, not defaulted: the cores may be
+    /// shared with the client that measures.
+    ///
+    /// Our own loops need no more care: a thread whose core is taken claims no work. LibTorch's
+    /// operators run on OpenMP (libgomp), whose barriers wait for the slowest thread: with another
+    /// process on a core a step can take ten times as long, and `OMP_WAIT_POLICY=passive` only
+    /// saves the spinning. There, choose 1 unless the cores are free. `KMP_BLOCKTIME` is read by
+    /// Intel's and LLVM's OpenMP, not by the one in LibTorch's wheel.
     pub threads: usize,
     /// Tokens the key/value cache holds, all sequences together.
     pub kv_capacity_tokens: usize,

@@ -141,7 +141,7 @@ pub fn load_from(
             )
         }
     };
-    let compute = Arc::new(compute(options)?);
+    let compute = Arc::new(compute(options, &config)?);
     let capacity = options.kv_capacity_tokens;
     let decoder = registry::build_decoder(&config, &mut weights, &compute, capacity)?;
     let info = decoder.info().clone();
@@ -161,12 +161,14 @@ pub fn load_from(
     })
 }
 
-fn compute(options: &LoadOptions) -> Result<Compute, ModelError> {
+fn compute(options: &LoadOptions, config: &ModelConfig) -> Result<Compute, ModelError> {
     options.device.prepare()?;
     let threads = options.threads.max(1);
     // Operators of LibTorch split their work over this many threads; see `LoadOptions::threads`.
     tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
-    let own = options.own_kernels && options.device == Device::Cpu && kernels::available();
+    // The loops take rows in panels of 16, and heads of q, k and v share a packed matrix.
+    let fits = config.head_dim.is_multiple_of(16);
+    let own = options.own_kernels && fits && options.device == Device::Cpu && kernels::available();
     let team = own.then(|| Team::new(threads));
     Ok(Compute {
         device: options.device,

@@ -14,7 +14,7 @@ test: setup
 	cargo build --locked --workspace --bins
 	cargo test --locked --workspace
 
-lint:
+lint: setup
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

@@ -145,6 +145,22 @@ pub enum ModelError {
         /// Number of rows in the embedding.
         vocab_size: usize,
     },
+    /// An input of a batch that cannot be computed, or cannot be made from a text.
+    #[error("input {index}: {problem}")]
+    Input {
+        /// Index of the input in the batch.
+        index: usize,
+        /// What is wrong, naming the numbers.
+        problem: String,
+    },
+    /// A TorchScript module could not be loaded or run.
+    #[error("{path}: torchscript: {problem}")]
+    Script {
+        /// The module's file.
+        path: PathBuf,
+        /// What LibTorch said, in one line.
+        problem: String,
+    },
     /// A step row without tokens.
     #[error("step row {row}: no tokens")]
     EmptyRow {

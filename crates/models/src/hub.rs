@@ -12,13 +12,20 @@ use hf_hub::{Cache, Repo, RepoType};
 use crate::error::ModelError;
 
 /// Small files that a model may have; weights are added by what the repository holds.
-const SIDE_FILES: [&str; 6] = [
+const SIDE_FILES: [&str; 12] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
+    // Without these an encoder would pool and cut otherwise than it was trained.
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_xlm-roberta_config.json",
 ];
 
 /// How to reach the hub; read from the environment once.
@@ -135,7 +142,7 @@ impl Hub {
             .map_err(|e| format!("{}: {e}", self.cache.path().display()))?;
         for name in names
             .into_iter()
-            .filter(|n| SIDE_FILES.contains(n) || is_weights(n))
+            .filter(|n| SIDE_FILES.contains(n) || is_pooling(n) || is_weights(n))
         {
             api.get(name).map_err(failed)?;
         }
@@ -159,6 +166,12 @@ fn is_weights(name: &str) -> bool {
     let ours = name.starts_with("model") && name.ends_with(".safetensors");
     !name.contains('/') && (ours || name == "model.safetensors.index.json")
         || (!name.contains('/') && name.ends_with(".gguf"))
+}
+
+/// True for the configuration of a sentence-transformers pooling module: `1_Pooling/config.json`.
+fn is_pooling(name: &str) -> bool {
+    let folder = name.strip_suffix("/config.json");
+    folder.is_some_and(|f| f.ends_with("_Pooling") && !f.contains('/'))
 }
 
 #[cfg(test)]
@@ -208,6 +221,19 @@ mod tests {
             "adapter.safetensors",
         ] {
             assert!(!is_weights(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn pooling_modules_are_told_by_name() {
+        assert!(is_pooling("1_Pooling/config.json"));
+        for name in [
+            "config.json",
+            "onnx/config.json",
+            "a/1_Pooling/config.json",
+            "1_Pooling/x.json",
+        ] {
+            assert!(!is_pooling(name), "{name}");
         }
     }
 }

@@ -1,14 +1,16 @@
-//! Transformer models on LibTorch: token ids in, next tokens or logits out.
+//! Transformer models on LibTorch: token ids in; next tokens, vectors, labels or spans out.
 //!
 //! Reading order: a model's name becomes files ([`mod@load`]), its configuration picks an
 //! architecture, the architecture takes its weights, and the server drives it through
-//! [`decoder::Decoder`]. The crate knows no HTTP and no async runtime.
+//! [`decoder::Decoder`] or [`encoder::Encoder`]. The crate knows no HTTP and no async runtime.
 
 pub mod error;
 
 pub mod device;
 
 pub mod config;
+
+pub mod encoder_config;
 
 pub mod mapped_file;
 
@@ -38,13 +40,37 @@ pub mod llama;
 
 pub mod registry;
 
+pub mod pooling;
+
+pub mod sentence_files;
+
+pub mod encoder_tokenizer;
+
+pub mod scores;
+
+pub mod encoder;
+
+pub mod encoder_stack;
+
+pub mod heads;
+
+pub mod bert;
+
+pub mod distilbert;
+
+pub mod text_encoder;
+
 pub mod load;
+
+pub mod load_encoder;
 
 pub use decoder::{Decoder, ModelInfo, StepRow};
 pub use device::{Device, Dtype};
+pub use encoder::{Encoder, EncoderInfo, EncoderInput, EncoderOutput, Task};
 pub use error::ModelError;
 pub use kv_cache::Sequence;
 pub use load::{LoadOptions, LoadedModel, ModelSource, load, load_from};
+pub use load_encoder::{LoadedEncoder, load_encoder, load_encoder_from};
 pub use sampler::{NextToken, Sampler, SamplingParams};
 
 /// Version of the LibTorch this crate was built against, such as `2.11.0`.

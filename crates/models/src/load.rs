@@ -141,7 +141,9 @@ pub fn load_from(
             )
         }
     };
-    let compute = Arc::new(compute(options, &config)?);
+    // The loops take rows in panels of 16, and heads of q, k and v share a packed matrix.
+    let fits = config.head_dim.is_multiple_of(16);
+    let compute = Arc::new(compute(options, fits)?);
     let capacity = options.kv_capacity_tokens;
     let decoder = registry::build_decoder(&config, &mut weights, &compute, capacity)?;
     let info = decoder.info().clone();
@@ -161,13 +163,12 @@ pub fn load_from(
     })
 }
 
-fn compute(options: &LoadOptions, config: &ModelConfig) -> Result<Compute, ModelError> {
+/// Prepares the device; our own loops are used where they can and `fits` allows them.
+pub(crate) fn compute(options: &LoadOptions, fits: bool) -> Result<Compute, ModelError> {
     options.device.prepare()?;
     let threads = options.threads.max(1);
     // Operators of LibTorch split their work over this many threads; see `LoadOptions::threads`.
     tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
-    // The loops take rows in panels of 16, and heads of q, k and v share a packed matrix.
-    let fits = config.head_dim.is_multiple_of(16);
     let own = options.own_kernels && fits && options.device == Device::Cpu && kernels::available();
     let team = own.then(|| Team::new(threads));
     Ok(Compute {
@@ -178,12 +179,12 @@ fn compute(options: &LoadOptions, config: &ModelConfig) -> Result<Compute, Model
 }
 
 /// Where a model's files are.
-enum Files {
+pub(crate) enum Files {
     Folder(PathBuf),
     Gguf(PathBuf),
 }
 
-fn files(source: &ModelSource, hub: &Hub) -> Result<Files, ModelError> {
+pub(crate) fn files(source: &ModelSource, hub: &Hub) -> Result<Files, ModelError> {
     let path = match source {
         ModelSource::Path(path) => path.clone(),
         ModelSource::Hub { repo, revision } => hub.folder(repo, revision)?,

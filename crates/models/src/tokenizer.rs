@@ -60,12 +60,24 @@ pub fn from_folder(folder: &Path) -> Result<TextParts, ModelError> {
     })
 }
 
+/// Longest sequence that `tokenizer_config.json` allows, where it names one that is meant:
+/// transformers writes 10^30 for "no limit".
+///
+/// # Errors
+/// [`ModelError::Malformed`].
+pub fn model_max_length(folder: &Path) -> Result<Option<usize>, ModelError> {
+    let config = RawTokenizerConfig::read(&folder.join("tokenizer_config.json"))?;
+    let length = config.model_max_length.filter(|n| (1.0..1e9).contains(n));
+    Ok(length.map(|n| n as usize))
+}
+
 /// `tokenizer_config.json`.
 #[derive(Debug, Default, Deserialize)]
 struct RawTokenizerConfig {
     chat_template: Option<RawTemplate>,
     bos_token: Option<RawToken>,
     eos_token: Option<RawToken>,
+    model_max_length: Option<f64>,
 }
 
 impl RawTokenizerConfig {

@@ -23,6 +23,10 @@ pub mod attention;
 
 mod attention_avx2;
 
+pub mod encoder_rows;
+
+pub mod bidirectional;
+
 /// True where this processor can run the kernels.
 pub fn available() -> bool {
     #[cfg(target_arch = "x86_64")]

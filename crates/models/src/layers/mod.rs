@@ -1,4 +1,4 @@
-//! The parts that decoders are wired from, each on LibTorch tensors.
+//! The parts that models are wired from, each on LibTorch tensors.
 //!
 //! A layer runs our own loops (`kernels`) where [`Compute::team`] is there, and LibTorch's
 //! operators elsewhere: on accelerators, on processors without AVX2, or when asked to. Both are
@@ -21,6 +21,14 @@ pub mod attention;
 
 pub mod mlp;
 
+pub mod layer_norm;
+
+pub mod gelu;
+
+pub mod encoder_embedding;
+
+pub mod bidirectional;
+
 /// Where and how the layers of a model compute; one for all of them.
 pub struct Compute {
     /// Where the tensors are.
@@ -40,6 +48,12 @@ impl Compute {
         } else {
             self.dtype.kind()
         }
+    }
+
+    /// Threads on the processor, the calling one included.
+    pub fn threads(&self) -> usize {
+        let torch = || usize::try_from(tch::get_num_threads()).unwrap_or(1);
+        self.team.as_ref().map_or_else(torch, Team::threads)
     }
 
     /// A tensor of activations whose numbers are not set yet.

@@ -8,12 +8,14 @@
     reason = "shared by several test binaries"
 )]
 
+pub mod encoders;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use prony_models::{
-    Decoder, Device, Dtype, LoadOptions, LoadedModel, ModelSource, NextToken, Sampler, Sequence,
-    StepRow, load,
+    Decoder, Device, Dtype, LoadOptions, LoadedEncoder, LoadedModel, ModelSource, NextToken,
+    Sampler, Sequence, StepRow, load, load_encoder,
 };
 use serde_json::Value;
 
@@ -88,6 +90,12 @@ pub fn options(dtype: Dtype) -> LoadOptions {
 pub fn open(path: &Path, options: &LoadOptions) -> LoadedModel {
     let source = ModelSource::Path(path.to_owned());
     load(&source, options).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Loads an encoder from a path.
+pub fn open_encoder(path: &Path, options: &LoadOptions) -> LoadedEncoder {
+    let source = ModelSource::Path(path.to_owned());
+    load_encoder(&source, options).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// Greedy continuation of one prompt, fed in chunks of at most `chunk` tokens.

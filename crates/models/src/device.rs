@@ -161,7 +161,7 @@ fn load_accelerator() -> Result<(), String> {
     unsafe_code,
     reason = "dlopen is the only way to load a library at run time"
 )]
-fn open_library(path: &Path) -> Result<(), String> {
+pub(crate) fn open_library(path: &Path) -> Result<(), String> {
     let name = CString::new(path.as_os_str().as_encoded_bytes())
         .map_err(|_| format!("{}: holds a zero byte", path.display()))?;
     // SAFETY: `name` is a C string that outlives the call. The library's initialisers are

@@ -2,7 +2,8 @@
 //!
 //! Reading order: a model's name becomes files ([`mod@load`]), its configuration picks an
 //! architecture, the architecture takes its weights, and the server drives it through
-//! [`decoder::Decoder`] or [`encoder::Encoder`]. The crate knows no HTTP and no async runtime.
+//! [`decoder::Decoder`] or [`encoder::Encoder`]. Any other model comes as TorchScript
+//! ([`torchscript`]). The crate knows no HTTP and no async runtime.
 
 pub mod error;
 
@@ -59,6 +60,8 @@ pub mod bert;
 pub mod distilbert;
 
 pub mod text_encoder;
+
+pub mod torchscript;
 
 pub mod load;
 

@@ -27,6 +27,14 @@ pub mod encoder_rows;
 
 pub mod bidirectional;
 
+mod bidirectional_avx2;
+
+mod amx_product;
+
+mod wide;
+
+mod bidirectional_amx;
+
 /// True where this processor can run the kernels.
 pub fn available() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -39,6 +39,7 @@ impl BidirectionalAttention {
             texts,
             heads: self.heads,
             head_dim: self.head_dim,
+            dtype: self.compute.dtype,
         };
         job.run(team, numbers(qkv), numbers_mut(&mut out));
         out

@@ -176,9 +176,10 @@ fn backlog_advice(metrics: &Metrics, data: &PerformanceData) -> Option<String> {
 /// How far the target rate could rise, from how far the latencies stay below their limits.
 ///
 /// Treats the system as one queue (M/M/1): its latency at percentile p is k/(μ − λ) with
-/// k = −ln(1 − p), so the rate that moves it from L to the limit T is λ + k·(1/L − 1/T). With
-/// parallel servers the truth is higher. Example: p 0.99, λ 100 /s, L 50 ms, T 100 ms:
-/// 100 + 4.605·(20 − 10) = 146 /s.
+/// k = −ln(1 − p), so the rate that moves it from L to the limit T is λ + k·(1/L − 1/T). Its mean
+/// latency is 1/(μ − λ), so no rise can exceed one query per mean latency: a first token is early
+/// long before the system is free again. A system that batches can go further. Example: p 0.99,
+/// λ 100 /s, L 50 ms, T 100 ms, mean 11 ms: 100 + min(4.605·(20 − 10), 1/0.011) = 146 /s.
 fn headroom_advice(metrics: &Metrics, eff: &EffectiveSettings) -> Option<String> {
     let limits = match (&metrics.ttft, &metrics.tpot) {
         (Some(ttft), Some(_)) => (ttft.at_target, eff.requested.server_ttft_latency),
@@ -186,7 +187,8 @@ fn headroom_advice(metrics: &Metrics, eff: &EffectiveSettings) -> Option<String>
     };
     let (latency_s, limit_s) = (limits.0 as f64 / 1e9, limits.1 as f64 / 1e9);
     let k = -(1.0 - eff.target_latency_percentile).ln();
-    let rise = k * (1.0 / latency_s - 1.0 / limit_s);
+    let free_per_s = 1e9 / metrics.sample_latency.mean as f64;
+    let rise = (k * (1.0 / latency_s - 1.0 / limit_s)).min(free_per_s);
     let passing = [
         &metrics.early_latency,
         &metrics.early_ttft,
@@ -201,7 +203,7 @@ fn headroom_advice(metrics: &Metrics, eff: &EffectiveSettings) -> Option<String>
     let worth_saying = passing && tpot_met && rise.is_finite() && rise > eff.target_qps * 0.01;
     worth_saying.then(|| {
         let target = eff.target_qps + rise;
-        format!("target could rise to about {target:.4} samples/s (one-queue estimate)")
+        format!("target could rise to about {target:.2} samples/s (one-queue estimate)")
     })
 }
 

@@ -206,6 +206,7 @@ impl Args {
     /// [`SutError::Flag`] for the first flag that cannot be honoured.
     pub fn validate(self) -> Result<Config, SutError> {
         at_least_one("--http-threads", self.http_threads)?;
+        at_least_one("--threads", self.threads.unwrap_or(1))?;
         at_least_one("--max-batch-rows", self.max_batch_rows)?;
         at_least_one("--kv-tokens", self.kv_tokens)?;
         at_least_one("--max-queue", self.max_queue)?;
@@ -266,7 +267,6 @@ impl Args {
                     ));
                 };
                 let threads = self.threads.unwrap_or_else(cores);
-                at_least_one("--threads", threads)?;
                 let name = last_part(&model);
                 let device = self.device.clone();
                 let torch = TorchConfig {
@@ -419,6 +419,10 @@ mod tests {
         check("--model a/b/SmolLM2", "SmolLM2");
         check("--model org/name@v1.0", "name");
         check("--model dir/x.Q4_1.gguf", "x.Q4_1");
+        check(
+            "--backend echo --threads 0",
+            "--threads 0: must be at least 1",
+        );
         check("--model m --threads 0", "--threads 0: must be at least 1");
     }
 

@@ -49,6 +49,24 @@ pub fn serve(config: Config) -> Result<(), SutError> {
     // Before the model is loaded: an address in use is told at once, not after minutes. Connections
     // that come meanwhile wait in the listener's backlog.
     let listener = runtime.block_on(bind(&config))?;
+    let (app, engine) = start(&config)?;
+    let max_model_len = app.admission.bounds().max_model_len;
+    if config.print_plan {
+        engine.stop();
+        return print(&config.plan(max_model_len));
+    }
+    tracing::info!(model = app.model_name, max_model_len, "ready");
+    let ended = runtime.block_on(run(&config, listener, &app, engine));
+    shut_down(runtime);
+    ended
+}
+
+/// Loads the backend on an engine thread of its own and puts the application around it, without a
+/// socket: tests call its [`router`] directly.
+///
+/// # Errors
+/// The [`SutError`] of a model that cannot be used, or of a thread that cannot be had.
+pub fn start(config: &Config) -> Result<(Arc<App>, EngineHandle), SutError> {
     let inbox = Arc::new(Inbox::new(Arc::new(Bell::default())));
     let metrics = Arc::new(Metrics::new(&config.served_model_name));
     let parts = EngineParts {
@@ -65,10 +83,6 @@ pub fn serve(config: Config) -> Result<(), SutError> {
         max_model_len: info.max_model_len,
         vocab_size: info.vocab_size,
     };
-    if config.print_plan {
-        engine.stop();
-        return print(&config.plan(info.max_model_len));
-    }
     let app = Arc::new(App {
         model_name: config.served_model_name.clone(),
         texts,
@@ -76,14 +90,11 @@ pub fn serve(config: Config) -> Result<(), SutError> {
         inbox,
         status: Arc::clone(engine.status()),
         metrics,
-        engine: engine_card(&config),
+        engine: engine_card(config),
         created: clock::unix_seconds(),
         request_ids: RequestIds::default(),
     });
-    tracing::info!(model = app.model_name, bounds.max_model_len, "ready");
-    let ended = runtime.block_on(run(&config, listener, &app, engine));
-    shut_down(runtime);
-    ended
+    Ok((app, engine))
 }
 
 async fn bind(config: &Config) -> Result<TcpListener, SutError> {

@@ -90,7 +90,7 @@ fn clean_server_run_says_how_far_the_target_could_rise() {
         expect![[r#"
             official VALID, ours VALID
             advice: samples/s: requested 100.00, drawn 99.00 (-1.00 %), completed 99.00
-            advice: target could rise to about 330.2585 samples/s (one-queue estimate)
+            advice: target could rise to about 300.00 samples/s (one-queue estimate)
         "#]],
     );
 }
@@ -112,7 +112,7 @@ fn errors_count_in_our_verdict_only() {
             because 2 samples failed
             because 1 sample never answered
             advice: samples/s: requested 100.00, drawn 99.00 (-1.00 %), completed 99.00
-            advice: target could rise to about 330.2585 samples/s (one-queue estimate)
+            advice: target could rise to about 294.17 samples/s (one-queue estimate)
         "#]],
     );
 }
@@ -205,7 +205,7 @@ fn short_runs_name_the_setting_that_was_off() {
                 because 60 queries with 100 samples, at least 100 with 100 asked
                 IncreaseTargetQps
                 ExitedEarly
-                advice: target could rise to about 330.2585 samples/s (one-queue estimate)
+                advice: target could rise to about 300.00 samples/s (one-queue estimate)
             "#]],
         ),
         (

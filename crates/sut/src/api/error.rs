@@ -2,8 +2,8 @@
 //!
 //! | case | status | `code` |
 //! |---|---|---|
-//! | body is not JSON, or a field has the wrong type | 400 | `invalid_json` |
-//! | a field's value cannot be honoured | 400 | `invalid_value` |
+//! | body is not JSON | 400 | `invalid_json` |
+//! | a field's type is wrong, or its value cannot be honoured | 400 | `invalid_value` |
 //! | prompt and output do not fit | 400 | `context_length_exceeded` |
 //! | unknown path | 404 | `not_found` |
 //! | unknown model | 404 | `model_not_found` |
@@ -28,8 +28,15 @@ use crate::stream::Finish;
 pub enum ApiError {
     /// The body could not be read; the status says whether it was too large.
     Body(StatusCode),
-    /// Not JSON, or a field of another type; the parser's words.
+    /// Not JSON; the parser's words.
     Json(String),
+    /// JSON of another shape; the parser's words.
+    Shape {
+        /// Path of the field, such as `messages[0].role`; empty for the body as a whole.
+        path: String,
+        /// What it was and what would be accepted.
+        problem: String,
+    },
     /// A field whose value cannot be honoured.
     Unusable {
         /// The field.
@@ -80,13 +87,17 @@ pub(crate) fn check_finish(finish: Option<Finish>) -> Result<(), ApiError> {
 impl ApiError {
     /// Status, stable word, and the field at fault.
     #[must_use]
-    pub fn classify(&self) -> (StatusCode, &'static str, Option<&'static str>) {
+    pub fn classify(&self) -> (StatusCode, &'static str, Option<&str>) {
         match self {
             ApiError::Body(StatusCode::PAYLOAD_TOO_LARGE) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", None)
             }
             ApiError::Body(_) => (StatusCode::BAD_REQUEST, "invalid_body", None),
             ApiError::Json(_) => (StatusCode::BAD_REQUEST, "invalid_json", None),
+            ApiError::Shape { path, .. } => {
+                let param = (!path.is_empty()).then_some(path.as_str());
+                (StatusCode::BAD_REQUEST, "invalid_value", param)
+            }
             ApiError::Unusable { param, .. } => {
                 (StatusCode::BAD_REQUEST, "invalid_value", Some(param))
             }
@@ -138,6 +149,8 @@ impl ApiError {
             }
             ApiError::Body(_) => "body: could not be read".to_owned(),
             ApiError::Json(problem) => format!("body: {problem}"),
+            ApiError::Shape { path, problem } if path.is_empty() => format!("body: {problem}"),
+            ApiError::Shape { path, problem } => format!("{path}: {problem}"),
             ApiError::Unusable { message, .. } => message.clone(),
             ApiError::UnknownModel { asked, served } => {
                 format!("model {asked}: not served here; {served} is")

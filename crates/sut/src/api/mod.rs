@@ -189,6 +189,20 @@ pub(crate) fn parse<T: DeserializeOwned>(
 ) -> Result<(T, Instant), ApiError> {
     let arrived = clock::now();
     let body = body.map_err(|rejection| ApiError::Body(rejection.status()))?;
-    let parsed = serde_json::from_slice(&body).map_err(|e| ApiError::Json(e.to_string()))?;
+    let parsed = serde_json::from_slice(&body).map_err(|e| unreadable::<T>(&body, &e))?;
     Ok((parsed, arrived))
+}
+
+/// Reads a refused body once more to name the field at fault; a good body never pays for the path.
+fn unreadable<T: DeserializeOwned>(body: &[u8], first: &serde_json::Error) -> ApiError {
+    if !first.is_data() {
+        return ApiError::Json(first.to_string());
+    }
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let (path, problem) = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(e) => (e.path().to_string(), e.inner().to_string()),
+        Ok(_) => (String::new(), first.to_string()),
+    };
+    let path = if path == "." { String::new() } else { path };
+    ApiError::Shape { path, problem }
 }

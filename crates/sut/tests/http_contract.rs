@@ -1,0 +1,260 @@
+//! The HTTP API without a socket: statuses, error bodies, headers and event streams of every route,
+//! over the echo backend.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, Response};
+use clap::Parser as _;
+use expect_test::{Expect, expect};
+use http_body_util::BodyExt as _;
+use prony_sut::api::App;
+use prony_sut::config::{Cli, Command};
+use prony_sut::engine_thread::EngineHandle;
+use prony_sut::serve::start;
+use prony_sut::server::router;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+/// The application with an engine behind it that ends with the test.
+struct Service {
+    app: Arc<App>,
+    engine: Option<EngineHandle>,
+}
+
+impl Service {
+    fn start(flags: &str) -> Self {
+        let words = "prony-sut serve --backend echo --served-model-name echo"
+            .split(' ')
+            .chain(flags.split_whitespace());
+        let Command::Serve(args) = Cli::parse_from(words).command;
+        let config = args.validate().expect("flags of a test");
+        let (app, engine) = start(&config).expect("the echo backend");
+        Service {
+            app,
+            engine: Some(engine),
+        }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Response<Body> {
+        let router = router(Arc::clone(&self.app));
+        router.oneshot(request).await.expect("infallible")
+    }
+
+    /// Status, JSON body.
+    async fn post(&self, path: &str, body: impl Into<Body>) -> (u16, Value) {
+        let response = self.send(post(path, body)).await;
+        let status = response.status().as_u16();
+        let body = serde_json::from_str(&text(response).await).expect("a JSON body");
+        (status, body)
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let response = self.send(request).await;
+        (response.status().as_u16(), text(response).await)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            engine.stop();
+        }
+    }
+}
+
+fn post(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path).body(body.into()).expect("a request")
+}
+
+async fn text(response: Response<Body>) -> String {
+    let bytes = response.into_body().collect().await.expect("a body");
+    String::from_utf8(bytes.to_bytes().to_vec()).expect("text")
+}
+
+/// One line a body: status, code, field at fault, message. A string is sent as it stands.
+async fn refusals(path: &str, bodies: &[Value], expected: Expect) {
+    let service = Service::start("");
+    let mut lines = String::new();
+    for body in bodies {
+        let bytes = match body {
+            Value::String(raw) => raw.clone(),
+            json => json.to_string(),
+        };
+        let (status, answer) = service.post(path, bytes).await;
+        let word = |key: &str| answer["error"][key].as_str().unwrap_or("-").to_owned();
+        let (code, param, message) = (word("code"), word("param"), word("message"));
+        lines += &format!("{status} {code} {param}: {message}\n");
+    }
+    expected.assert_eq(&lines);
+}
+
+#[tokio::test]
+async fn completions_name_the_field_and_the_value_they_refuse() {
+    let with = |key: &str, value: Value| {
+        let mut body = json!({"model": "echo", "prompt": "hello", "max_tokens": 3});
+        body[key] = value;
+        body
+    };
+    refusals(
+        "/v1/completions",
+        &[
+            json!("{"),
+            json!("[]"),
+            json!({"model": "echo"}),
+            with("model", json!("other")),
+            with("prompt", json!("")),
+            with("prompt", json!([])),
+            with("prompt", json!([-1])),
+            with("prompt", json!([70_000])),
+            with("max_tokens", json!(0)),
+            with("max_tokens", json!(-1)),
+            with("max_tokens", json!(1.5)),
+            with("max_tokens", json!(1_000_000_000_000_u64)),
+            with("temperature", json!(-1)),
+            with("temperature", json!("hot")),
+            with("top_p", json!(0)),
+            with("top_k", json!(-5)),
+            with("stop", json!(3)),
+            with("stop", json!("")),
+            with("stop", json!(vec!["a"; 17])),
+            with("stream_options", json!({"include_usage": true})),
+            with("n", json!(0)),
+        ],
+        expect![[r#"
+            400 invalid_json -: body: EOF while parsing an object at line 1 column 1
+            400 invalid_value prompt: prompt: missing
+            400 invalid_value prompt: prompt: missing
+            404 model_not_found model: model other: not served here; echo is
+            400 invalid_value prompt: prompt: empty, must have at least one token
+            400 invalid_value prompt: prompt: 0 of them, must be 1 to 4096
+            400 invalid_value prompt[0]: prompt[0]: elements must be strings, token ids or lists of them at line 1 column 29
+            200 - -: -
+            400 invalid_value max_tokens: max_tokens: 0, must be at least 1
+            400 invalid_value max_tokens: max_tokens: invalid value: integer `-1`, expected u64 at line 1 column 48
+            400 invalid_value max_tokens: max_tokens: invalid type: floating point `1.5`, expected u64 at line 1 column 49
+            400 context_length_exceeded prompt: prompt of 5 tokens and max_tokens 1000000000000 make 1000000000005, at most 16384 fit
+            400 invalid_value temperature: temperature: -1, must be from 0 to 2
+            400 invalid_value temperature: temperature: invalid type: string "hot", expected f64 at line 1 column 67
+            400 invalid_value top_p: top_p: 0, must be above 0 and at most 1
+            400 invalid_value top_k: top_k: -5, must be -1 or 0 (all), or a positive number
+            400 invalid_value stop: stop: invalid type: integer `3`, expected stop: a string or a list of strings at line 1 column 56
+            400 invalid_value stop: stop: a string of 0 bytes, must be 1 to 1024
+            400 invalid_value stop: stop: 17 strings, at most 16
+            400 invalid_value stream_options: stream_options: only allowed with stream
+            400 invalid_value n: n: 0, must be 1; several answers are not supported yet
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn chat_names_the_message_at_fault() {
+    let with = |messages: Value| json!({"model": "echo", "messages": messages, "max_tokens": 3});
+    refusals(
+        "/v1/chat/completions",
+        &[
+            json!({"model": "echo"}),
+            with(json!([])),
+            with(json!("hello")),
+            with(json!([{"role": "user", "content": 5}])),
+            with(json!([{"content": "hello"}])),
+            with(json!([{"role": "user", "content": [{"type": "image_url"}]}])),
+        ],
+        expect![[r#"
+            400 invalid_value messages: messages: missing or empty
+            400 invalid_value messages: messages: missing or empty
+            400 invalid_value messages: messages: invalid type: string "hello", expected a sequence at line 1 column 34
+            400 invalid_value messages[0].content: messages[0].content: invalid type: integer `5`, expected content: a string or a list of parts at line 1 column 54
+            400 invalid_value messages[0]: messages[0]: missing field `role` at line 1 column 47
+            400 invalid_value messages: messages: a part of type image_url, must be text
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn unknown_paths_methods_and_models_have_the_same_error_shape() {
+    let service = Service::start("");
+    let mut lines = String::new();
+    for path in ["/nope", "/v1/completions", "/v1/models/other"] {
+        let (status, body) = service.get(path).await;
+        lines += &format!("{path} {status} {body}\n");
+    }
+    expect![[r#"
+        /nope 404 {"error":{"message":"no such path","type":"invalid_request_error","param":null,"code":"not_found"}}
+        /v1/completions 405 {"error":{"message":"this path has another method","type":"invalid_request_error","param":null,"code":"method_not_allowed"}}
+        /v1/models/other 404 {"error":{"message":"model other: not served here; echo is","type":"invalid_request_error","param":"model","code":"model_not_found"}}
+    "#]].assert_eq(&lines);
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_413() {
+    let service = Service::start("");
+    let body = vec![b' '; prony_sut::api::MAX_BODY_BYTES + 1];
+    let (status, answer) = service.post("/v1/completions", body).await;
+    let code = answer["error"]["code"].as_str();
+    assert_eq!((status, code), (413, Some("body_too_large")));
+}
+
+#[tokio::test]
+async fn a_full_queue_is_429_with_retry_after() {
+    let service = Service::start("--max-queue 1 --max-batch-rows 1");
+    let body = json!({"model": "echo", "prompt": ["a", "b", "c"], "max_tokens": 3});
+    let response = service
+        .send(post("/v1/completions", body.to_string()))
+        .await;
+    assert_eq!(response.status().as_u16(), 429);
+    let header = response.headers()["retry-after"].to_str().expect("ASCII");
+    assert!(
+        header.parse::<u64>().is_ok_and(|seconds| seconds >= 1),
+        "{header}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_goes_down_refuses_with_503_and_stays_alive() {
+    let service = Service::start("");
+    service.app.admission.close();
+    let body = json!({"model": "echo", "prompt": "a", "max_tokens": 1}).to_string();
+    let (status, answer) = service.post("/v1/completions", body).await;
+    let code = answer["error"]["code"].as_str();
+    assert_eq!((status, code), (503, Some("unavailable")));
+    assert_eq!(service.get("/health/ready").await.0, 503);
+    assert_eq!(service.get("/health/live").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_stream_is_events_and_ends_with_done() {
+    let service = Service::start("");
+    let body = json!({
+        "model": "echo", "prompt": "hi", "max_tokens": 2, "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    let response = service
+        .send(post("/v1/completions", body.to_string()))
+        .await;
+    let kind = response.headers()["content-type"].clone();
+    let body = text(response).await;
+    let mut events: Vec<&str> = body
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| line.strip_prefix("data: ").expect("only data lines"))
+        .collect();
+    assert_eq!(kind, "text/event-stream; charset=utf-8");
+    assert_eq!(events.pop(), Some("[DONE]"));
+    let mut events: Vec<Value> = events
+        .iter()
+        .map(|event| serde_json::from_str(event).expect("JSON"))
+        .collect();
+    let usage = events.pop().expect("a usage event");
+    assert_eq!(usage["choices"], json!([]));
+    let counts = json!({"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4});
+    assert_eq!(usage["usage"], counts);
+    // How many tokens share an event is a matter of timing; the text and the end are not.
+    let texts = events.iter().map(|e| e["choices"][0]["text"].as_str());
+    assert_eq!(texts.collect::<Option<String>>().as_deref(), Some("hi"));
+    let last = events.last().expect("a text event");
+    assert_eq!(last["choices"][0]["finish_reason"], "length");
+}

@@ -84,91 +84,148 @@ async fn refusals(path: &str, bodies: &[Value], expected: Expect) {
         };
         let (status, answer) = service.post(path, bytes).await;
         let word = |key: &str| answer["error"][key].as_str().unwrap_or("-").to_owned();
-        let (code, param, message) = (word("code"), word("param"), word("message"));
-        lines += &format!("{status} {code} {param}: {message}\n");
+        let (code, param) = (word("code"), word("param"));
+        let message = word("message").replace(", ", ",\n    ");
+        lines += &format!("{status} {code} {param}\n    {message}\n");
     }
     expected.assert_eq(&lines);
 }
 
+/// A completion body with one field set.
+fn with(key: &str, value: Value) -> Value {
+    let mut body = json!({"model": "echo", "prompt": "hello", "max_tokens": 3});
+    body[key] = value;
+    body
+}
+
 #[tokio::test]
-async fn completions_name_the_field_and_the_value_they_refuse() {
-    let with = |key: &str, value: Value| {
-        let mut body = json!({"model": "echo", "prompt": "hello", "max_tokens": 3});
-        body[key] = value;
-        body
-    };
+async fn a_field_of_the_wrong_type_is_named_with_its_value() {
+    let bodies = [
+        json!("{"),
+        json!({"model": "echo"}),
+        with("prompt", json!([-1])),
+        with("max_tokens", json!(-1)),
+        with("max_tokens", json!(1.5)),
+        with("temperature", json!("hot")),
+        with("stop", json!(3)),
+    ];
     refusals(
         "/v1/completions",
-        &[
-            json!("{"),
-            json!("[]"),
-            json!({"model": "echo"}),
-            with("model", json!("other")),
-            with("prompt", json!("")),
-            with("prompt", json!([])),
-            with("prompt", json!([-1])),
-            with("prompt", json!([70_000])),
-            with("max_tokens", json!(0)),
-            with("max_tokens", json!(-1)),
-            with("max_tokens", json!(1.5)),
-            with("max_tokens", json!(1_000_000_000_000_u64)),
-            with("temperature", json!(-1)),
-            with("temperature", json!("hot")),
-            with("top_p", json!(0)),
-            with("top_k", json!(-5)),
-            with("stop", json!(3)),
-            with("stop", json!("")),
-            with("stop", json!(vec!["a"; 17])),
-            with("stream_options", json!({"include_usage": true})),
-            with("n", json!(0)),
-        ],
+        &bodies,
         expect![[r#"
-            400 invalid_json -: body: EOF while parsing an object at line 1 column 1
-            400 invalid_value prompt: prompt: missing
-            400 invalid_value prompt: prompt: missing
-            404 model_not_found model: model other: not served here; echo is
-            400 invalid_value prompt: prompt: empty, must have at least one token
-            400 invalid_value prompt: prompt: 0 of them, must be 1 to 4096
-            400 invalid_value prompt[0]: prompt[0]: elements must be strings, token ids or lists of them at line 1 column 29
-            200 - -: -
-            400 invalid_value max_tokens: max_tokens: 0, must be at least 1
-            400 invalid_value max_tokens: max_tokens: invalid value: integer `-1`, expected u64 at line 1 column 48
-            400 invalid_value max_tokens: max_tokens: invalid type: floating point `1.5`, expected u64 at line 1 column 49
-            400 context_length_exceeded prompt: prompt of 5 tokens and max_tokens 1000000000000 make 1000000000005, at most 16384 fit
-            400 invalid_value temperature: temperature: -1, must be from 0 to 2
-            400 invalid_value temperature: temperature: invalid type: string "hot", expected f64 at line 1 column 67
-            400 invalid_value top_p: top_p: 0, must be above 0 and at most 1
-            400 invalid_value top_k: top_k: -5, must be -1 or 0 (all), or a positive number
-            400 invalid_value stop: stop: invalid type: integer `3`, expected stop: a string or a list of strings at line 1 column 56
-            400 invalid_value stop: stop: a string of 0 bytes, must be 1 to 1024
-            400 invalid_value stop: stop: 17 strings, at most 16
-            400 invalid_value stream_options: stream_options: only allowed with stream
-            400 invalid_value n: n: 0, must be 1; several answers are not supported yet
-        "#]],
+        400 invalid_json -
+            body: EOF while parsing an object at line 1 column 1
+        400 invalid_value prompt
+            prompt: missing
+        400 invalid_value prompt[0]
+            prompt[0]: elements must be strings,
+            token ids or lists of them
+        400 invalid_value max_tokens
+            max_tokens: invalid value: integer `-1`,
+            expected u64
+        400 invalid_value max_tokens
+            max_tokens: invalid type: floating point `1.5`,
+            expected u64
+        400 invalid_value temperature
+            temperature: invalid type: string "hot",
+            expected f64
+        400 invalid_value stop
+            stop: invalid type: integer `3`,
+            expected stop: a string or a list of strings
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_value_out_of_range_is_named_with_its_range() {
+    let bodies = [
+        with("model", json!("other")),
+        with("prompt", json!("")),
+        with("prompt", json!([])),
+        with("max_tokens", json!(0)),
+        with("max_tokens", json!(1_000_000_000_000_u64)),
+        with("temperature", json!(-1)),
+        with("top_p", json!(0)),
+        with("top_k", json!(-5)),
+        with("stop", json!("")),
+        with("stop", json!(vec!["a"; 17])),
+        with("stream_options", json!({"include_usage": true})),
+        with("n", json!(0)),
+    ];
+    refusals(
+        "/v1/completions",
+        &bodies,
+        expect![[r#"
+        404 model_not_found model
+            model other: not served here; echo is
+        400 invalid_value prompt
+            prompt: empty,
+            must have at least one token
+        400 invalid_value prompt
+            prompt: 0 of them,
+            must be 1 to 4096
+        400 invalid_value max_tokens
+            max_tokens: 0,
+            must be at least 1
+        400 context_length_exceeded prompt
+            prompt of 5 tokens and max_tokens 1000000000000 make 1000000000005,
+            at most 16384 fit
+        400 invalid_value temperature
+            temperature: -1,
+            must be from 0 to 2
+        400 invalid_value top_p
+            top_p: 0,
+            must be above 0 and at most 1
+        400 invalid_value top_k
+            top_k: -5,
+            must be -1 or 0 (all),
+            or a positive number
+        400 invalid_value stop
+            stop: a string of 0 bytes,
+            must be 1 to 1024
+        400 invalid_value stop
+            stop: 17 strings,
+            at most 16
+        400 invalid_value stream_options
+            stream_options: only allowed with stream
+        400 invalid_value n
+            n: 0,
+            must be 1; several answers are not supported yet
+    "#]],
     )
     .await;
 }
 
 #[tokio::test]
 async fn chat_names_the_message_at_fault() {
-    let with = |messages: Value| json!({"model": "echo", "messages": messages, "max_tokens": 3});
+    let chat = |messages: Value| json!({"model": "echo", "messages": messages, "max_tokens": 3});
     refusals(
         "/v1/chat/completions",
         &[
             json!({"model": "echo"}),
-            with(json!([])),
-            with(json!("hello")),
-            with(json!([{"role": "user", "content": 5}])),
-            with(json!([{"content": "hello"}])),
-            with(json!([{"role": "user", "content": [{"type": "image_url"}]}])),
+            chat(json!([])),
+            chat(json!("hello")),
+            chat(json!([{"role": "user", "content": 5}])),
+            chat(json!([{"content": "hello"}])),
+            chat(json!([{"role": "user", "content": [{"type": "image_url"}]}])),
         ],
         expect![[r#"
-            400 invalid_value messages: messages: missing or empty
-            400 invalid_value messages: messages: missing or empty
-            400 invalid_value messages: messages: invalid type: string "hello", expected a sequence at line 1 column 34
-            400 invalid_value messages[0].content: messages[0].content: invalid type: integer `5`, expected content: a string or a list of parts at line 1 column 54
-            400 invalid_value messages[0]: messages[0]: missing field `role` at line 1 column 47
-            400 invalid_value messages: messages: a part of type image_url, must be text
+            400 invalid_value messages
+                messages: missing or empty
+            400 invalid_value messages
+                messages: missing or empty
+            400 invalid_value messages
+                messages: invalid type: string "hello",
+                expected a sequence
+            400 invalid_value messages[0].content
+                messages[0].content: invalid type: integer `5`,
+                expected content: a string or a list of parts
+            400 invalid_value messages[0]
+                messages[0]: missing field `role`
+            400 invalid_value messages
+                messages: a part of type image_url,
+                must be text
         "#]],
     )
     .await;
@@ -180,13 +237,24 @@ async fn unknown_paths_methods_and_models_have_the_same_error_shape() {
     let mut lines = String::new();
     for path in ["/nope", "/v1/completions", "/v1/models/other"] {
         let (status, body) = service.get(path).await;
-        lines += &format!("{path} {status} {body}\n");
+        let body: Value = serde_json::from_str(&body).expect("a JSON body");
+        let keys: Vec<&String> = body["error"]
+            .as_object()
+            .expect("an object")
+            .keys()
+            .collect();
+        let (code, message) = (&body["error"]["code"], &body["error"]["message"]);
+        lines += &format!("{path} {status} {keys:?}\n    {code} {message}\n");
     }
     expect![[r#"
-        /nope 404 {"error":{"message":"no such path","type":"invalid_request_error","param":null,"code":"not_found"}}
-        /v1/completions 405 {"error":{"message":"this path has another method","type":"invalid_request_error","param":null,"code":"method_not_allowed"}}
-        /v1/models/other 404 {"error":{"message":"model other: not served here; echo is","type":"invalid_request_error","param":"model","code":"model_not_found"}}
-    "#]].assert_eq(&lines);
+        /nope 404 ["message", "type", "param", "code"]
+            "not_found" "no such path"
+        /v1/completions 405 ["message", "type", "param", "code"]
+            "method_not_allowed" "this path has another method"
+        /v1/models/other 404 ["message", "type", "param", "code"]
+            "model_not_found" "model other: not served here; echo is"
+    "#]]
+    .assert_eq(&lines);
 }
 
 #[tokio::test]

@@ -203,6 +203,15 @@ fn unreadable<T: DeserializeOwned>(body: &[u8], first: &serde_json::Error) -> Ap
         Err(e) => (e.path().to_string(), e.inner().to_string()),
         Ok(_) => (String::new(), first.to_string()),
     };
-    let path = if path == "." { String::new() } else { path };
+    // The path says where: the parser's line and column, and the names that some types put in
+    // front of their own messages, would say it twice.
+    let path = path.trim_start_matches('.').to_owned();
+    let field = path.split(['.', '[']).next().unwrap_or_default();
+    let problem = problem.split(" at line ").next().unwrap_or_default();
+    let problem = problem
+        .strip_prefix(field)
+        .and_then(|rest| rest.strip_prefix(": "))
+        .unwrap_or(problem)
+        .to_owned();
     ApiError::Shape { path, problem }
 }

@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for PromptVisitor {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "elements must be strings, token ids or lists of them"
+    expecting = "prompt: elements must be strings, token ids or lists of them"
 )]
 enum First {
     Text(String),

@@ -84,7 +84,10 @@ impl<'a> Section<'a> {
     /// Any value.
     #[must_use]
     pub fn node(&self, key: &'static str) -> Option<&'a Node> {
-        self.known.borrow_mut().push(key);
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&key) {
+            known.push(key);
+        }
         self.entries
             .iter()
             .find(|(name, _)| name == key)

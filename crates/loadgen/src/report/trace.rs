@@ -151,10 +151,13 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// What the writer says.
     pub fn finish(mut self, origin_unix_ns: i64) -> io::Result<W> {
+        // The reference leaves out phase and process, and Perfetto counts an import error for it.
         write!(
             self.out,
-            "{{\"name\":\"LastTrace\"}}\n],\n\"displayTimeUnit\":\"ns\",\n\"otherData\":{{\n\
+            "{{\"name\":\"LastTrace\",\"ph\":\"M\",\"pid\":{},\"args\":{{}}}}\n],\n\
+             \"displayTimeUnit\":\"ns\",\n\"otherData\":{{\n\
              \"ts\":{},\n\"version\":\"MLPerf LoadGen v1.0\"\n}}\n}}\n",
+            self.pid,
             micros(origin_unix_ns)
         )?;
         self.out.flush()?;
@@ -179,7 +182,7 @@ mod tests {
     fn header_and_footer() {
         expect![[r#"
             {"traceEvents":[
-            {"name":"LastTrace"}
+            {"name":"LastTrace","ph":"M","pid":9,"args":{}}
             ],
             "displayTimeUnit":"ns",
             "otherData":{

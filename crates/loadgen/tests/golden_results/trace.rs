@@ -88,7 +88,10 @@ fn every_sample_event_line_for_line() {
             lines.sort_unstable();
             lines
         };
-        assert_eq!(sorted(&ours), sorted(golden), "{}", folder.name);
+        // Deviation: without phase and process, Perfetto counts this line as an import error.
+        let footer = format!(r#"{{"name":"LastTrace","ph":"M","pid":{pid},"args":{{}}}}"#);
+        let golden = golden.replace(r#"{"name":"LastTrace"}"#, &footer);
+        assert_eq!(sorted(&ours), sorted(&golden), "{}", folder.name);
         n_traces += 1;
     }
     assert_eq!(n_traces, 33);

@@ -13,6 +13,7 @@ use prony_loadgen::conf::mlperf::{ROUNDS, Round};
 use prony_loadgen::error::RefusedSetting;
 use prony_loadgen::rng::StdlibFlavour;
 use prony_loadgen::scenario::Scenario;
+use prony_loadgen::settings::validate;
 
 use crate::error::HarnessError;
 
@@ -119,16 +120,20 @@ impl SettingsArgs {
     }
 
     fn apply_assignments(&self, configured: &mut Configured) -> Result<(), LoadgenError> {
-        let refused: Vec<RefusedSetting> = self
+        let mut refused: Vec<RefusedSetting> = self
             .assignments
             .iter()
             .filter_map(|a| configured.set(a).err())
             .collect();
         if refused.is_empty() {
-            Ok(())
-        } else {
-            Err(LoadgenError::RefusedSettings(refused))
+            return Ok(());
         }
+        // No plan will be made, so what is wrong with the other settings is told here or never.
+        let others = validate(&configured.settings, self.qsl_total, self.qsl_perf());
+        if let Err(LoadgenError::RefusedSettings(others)) = others {
+            refused.extend(others);
+        }
+        Err(LoadgenError::RefusedSettings(refused))
     }
 
     /// An audit file that was asked for must be there and be good, which a found one need not.

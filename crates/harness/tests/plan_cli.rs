@@ -92,6 +92,14 @@ fn refusals_name_everything_and_exit_with_2() {
         "--qsl-total=0",
     ]);
     assert!(text.contains("total sample count = 0") && text.contains("server_target_qps = 0"));
+    // One value that is no number does not hide the numbers that are out of range.
+    let text = refusal(&[
+        "plan",
+        "--scenario=Server",
+        "--set=min_duration_ms=-5",
+        "--set=server_target_qps=-1",
+    ]);
+    assert!(text.contains("min_duration_ms = -5") && text.contains("server_target_qps = -1"));
     let text = refusal(&["plan", "--user-conf=no/such/user.conf"]);
     assert!(text.starts_with("prony: no/such/user.conf: "), "{text}");
 }

@@ -8,6 +8,10 @@ use crate::scenario::Scenario;
 use crate::settings::EffectiveSettings;
 use crate::stats::{Distribution, Ranked};
 
+/// Samples whose due times are kept for the estimate of how far the target could rise: enough for
+/// any percentile, and 8 MiB at most.
+pub const MAX_REPLAYED: usize = 1 << 20;
+
 /// Everything the figures and the verdict are computed from, for one performance phase.
 ///
 /// Times are nanoseconds; latencies run from the scheduled time (invariant 1).
@@ -17,6 +21,10 @@ pub struct PerformanceData {
     pub queries_issued: u64,
     /// Completion − scheduled, one per sample, in issue order.
     pub sample_latencies_ns: Vec<i64>,
+    /// Which of them are no answers: failed, lost, called off. Ascending; no rate counts them.
+    pub unanswered: Vec<usize>,
+    /// Scheduled time of the first [`MAX_REPLAYED`] samples, from the start; Server only.
+    pub due_ns: Vec<i64>,
     /// Last completion of the query − scheduled; MultiStream only, else empty.
     pub query_latencies_ns: Vec<i64>,
     /// First token − scheduled; token mode only, else empty.
@@ -252,21 +260,27 @@ fn rates(data: &PerformanceData, eff: &EffectiveSettings, latency: &Distribution
     }
 }
 
-/// n − 1: intervals between n samples; the first starts the clock.
+/// n − 1: intervals between n answers; the first starts the clock.
 fn intervals(data: &PerformanceData) -> f64 {
-    data.sample_latencies_ns.len().saturating_sub(1) as f64
+    n_answered(data).saturating_sub(1) as f64
 }
 
-/// (n − 1) / scheduled time of the last query: the rate the arrival draw really had.
+fn n_answered(data: &PerformanceData) -> usize {
+    data.sample_latencies_ns.len() - data.unanswered.len()
+}
+
+/// (n − 1) / scheduled time of the last query: the rate the arrival draw really had, of all
+/// samples, answered or not.
 ///
 /// Example: 1000 samples, last one due at 0.9987654 s → 999 / 0.9987654 = 1000.23 /s.
 /// Source: spec 10, `result_scheduled_samples_per_sec`. One query gives 0/0.
 #[must_use]
 pub fn scheduled_per_s(data: &PerformanceData) -> f64 {
-    intervals(data) / seconds(data.final_query_scheduled_ns)
+    let intervals = data.sample_latencies_ns.len().saturating_sub(1) as f64;
+    intervals / seconds(data.final_query_scheduled_ns)
 }
 
-/// (n − 1) / completion of the last issued query: the Server result.
+/// (n − 1) / completion of the last issued query: the Server result, of n answers.
 ///
 /// The last *issued* query, not the latest completion: an older straggler does not lengthen it.
 /// Example: 1000 samples, last one answered at 1.0042 s → 999 / 1.0042 = 994.82 /s.
@@ -276,12 +290,12 @@ pub fn completed_per_s(data: &PerformanceData) -> f64 {
     intervals(data) / seconds(data.final_query_all_samples_done_ns)
 }
 
-/// n / largest latency: the Offline result.
+/// n / largest latency: the Offline result, of n answers.
 ///
 /// Example: 100 samples, slowest 3.3 s → 30.303 /s. Source: spec 10, `result_samples_per_second`.
 #[must_use]
 pub fn offline_per_s(data: &PerformanceData) -> f64 {
-    data.sample_latencies_ns.len() as f64 / seconds(data.max_latency_ns)
+    n_answered(data) as f64 / seconds(data.max_latency_ns)
 }
 
 /// (n − 1) / issue time of the last query: SingleStream, gaps between queries included.
@@ -302,29 +316,25 @@ pub fn without_overhead_per_s(latency: &Distribution) -> f64 {
     1.0 / seconds(latency.mean)
 }
 
-/// Samples within every limit the run has / completion of the last issued query.
+/// Answers within every limit the run has / completion of the last issued query.
 ///
-/// Limits are those of Server: latency, or TTFT and TPOT in token mode; elsewhere every answered
-/// sample is good. Example: 10 samples in 2 s, 3 of them late → 3.5 /s.
+/// Limits are those of Server: latency, or TTFT and TPOT in token mode; elsewhere every answer is
+/// good. A failure is none, however fast. Example: 10 samples in 2 s, 3 of them late → 3.5 /s.
 /// Source: definition of goodput in DistServe (Zhong et al., OSDI 2024).
 #[must_use]
 pub fn goodput_per_s(data: &PerformanceData, eff: &EffectiveSettings) -> f64 {
-    let total = data.sample_latencies_ns.len();
-    let n_good = if eff.scenario != Scenario::Server {
-        total
-    } else if eff.requested.use_token_latencies {
-        let ttft_limit = limit(eff.requested.server_ttft_latency);
-        let tpot_limit = limit(eff.requested.server_tpot_latency);
-        let both = data.ttft_ns.iter().zip(&data.tpot_ns);
-        both.filter(|&(&ttft, &tpot)| ttft <= ttft_limit && tpot <= tpot_limit)
-            .count()
-    } else {
-        let latency_limit = limit(eff.target_latency_ns);
-        data.sample_latencies_ns
-            .iter()
-            .filter(|&&v| v <= latency_limit)
-            .count()
+    let requested = &eff.requested;
+    let latency_limit = limit(eff.target_latency_ns);
+    let ttft_limit = limit(requested.server_ttft_latency);
+    let tpot_limit = limit(requested.server_tpot_latency);
+    let server = eff.scenario == Scenario::Server;
+    let is_good = |sample: &usize| match (server, requested.use_token_latencies) {
+        (false, _) => true,
+        (true, true) => data.ttft_ns[*sample] <= ttft_limit && data.tpot_ns[*sample] <= tpot_limit,
+        (true, false) => data.sample_latencies_ns[*sample] <= latency_limit,
     };
+    let n_within = (0..data.sample_latencies_ns.len()).filter(is_good).count();
+    let n_good = n_within - data.unanswered.iter().filter(|s| is_good(s)).count();
     let span = data
         .final_query_all_samples_done_ns
         .max(data.max_latency_ns);
@@ -339,7 +349,11 @@ pub fn goodput_per_s(data: &PerformanceData, eff: &EffectiveSettings) -> f64 {
 /// small; here it has the value its summary shows.
 #[must_use]
 pub fn token_rates(data: &PerformanceData, latency: &Distribution) -> TokenRates {
-    let n_tokens: i64 = data.n_tokens.iter().sum();
+    // Saturating: the counts are the SUT's word.
+    let n_tokens = data
+        .n_tokens
+        .iter()
+        .fold(0_i64, |sum, n| sum.saturating_add(*n));
     let tokens = n_tokens as f64;
     TokenRates {
         n_tokens,

@@ -4,7 +4,7 @@ use crate::clock::Nanos;
 use crate::find_peak::TrialResult;
 use crate::incident::IncidentReport;
 use crate::issue::EndReason;
-use crate::metrics::{Metrics, PerformanceData};
+use crate::metrics::{MAX_REPLAYED, Metrics, PerformanceData};
 use crate::recorder::{KeptAnswer, NEVER, Recorded, SampleStatus};
 use crate::report::LogPaths;
 use crate::sample::{SampleId, SampleIndex};
@@ -226,7 +226,7 @@ impl Columns {
     /// rules: a first token that is missing counts as the answer's time, and token counts below 2
     /// count as 0, which makes the divisor −1.
     #[must_use]
-    pub(crate) fn performance(&self, token_mode: bool, multi_stream: bool) -> PerformanceData {
+    pub(crate) fn performance(&self, token_mode: bool, scenario: Scenario) -> PerformanceData {
         let spq = self.samples_per_query;
         let due = |sample: usize| self.due_ns[sample / spq];
         let latency = |(sample, done): (usize, &i64)| done - due(sample);
@@ -234,6 +234,7 @@ impl Columns {
         let mut data = PerformanceData {
             queries_issued: self.issued_ns.len() as u64,
             max_latency_ns: sample_latencies_ns.iter().copied().max().unwrap_or(0),
+            unanswered: self.unanswered(),
             ..PerformanceData::default()
         };
         if let (Some(due_ns), Some(issued_ns)) = (self.due_ns.last(), self.issued_ns.last()) {
@@ -242,7 +243,10 @@ impl Columns {
             let last = &self.done_ns[self.done_ns.len() - spq..];
             data.final_query_all_samples_done_ns = last.iter().copied().max().unwrap_or(0);
         }
-        if multi_stream {
+        if scenario == Scenario::Server {
+            data.due_ns = self.due_ns.iter().copied().take(MAX_REPLAYED).collect();
+        }
+        if scenario == Scenario::MultiStream {
             let slowest = |query: &[i64]| query.iter().copied().max().unwrap_or(0);
             data.query_latencies_ns = sample_latencies_ns.chunks(spq).map(slowest).collect();
         }
@@ -251,6 +255,12 @@ impl Columns {
         }
         data.sample_latencies_ns = sample_latencies_ns;
         data
+    }
+
+    fn unanswered(&self) -> Vec<usize> {
+        let status = self.status.iter().enumerate();
+        let none = status.filter(|(_, status)| **status != SampleStatus::Completed);
+        none.map(|(sample, _)| sample).collect()
     }
 
     fn add_tokens(&self, data: &mut PerformanceData, latencies_ns: &[i64]) {

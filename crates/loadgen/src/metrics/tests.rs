@@ -97,3 +97,43 @@ fn lost_samples_leave_fewer_latencies_than_queries() {
     };
     assert_eq!(Metrics::compute(&data, &eff).early_stopping_latency_ss(), 3);
 }
+
+/// 13 200 Offline samples of which 128 were answered in 2 s before the run was called off were
+/// reported as 6600 samples/s.
+#[test]
+fn what_was_not_answered_is_in_no_rate() {
+    let data = PerformanceData {
+        unanswered: vec![0, 9], // One within the limit, one over it.
+        ..ten_samples()
+    };
+    let rates = Metrics::compute(&data, &server()).rates;
+    assert_eq!(rates.scheduled_per_s, 5.0); // 9 intervals / 1.8 s, as before
+    assert_eq!(rates.completed_per_s, 3.5); // 7 intervals between 8 answers / 2 s
+    assert_eq!(rates.goodput_per_s, 3.0); // 7 within 100 ns, one of them no answer / 2 s
+    let offline = EffectiveSettings {
+        scenario: Scenario::Offline,
+        ..server()
+    };
+    let data = PerformanceData {
+        max_latency_ns: 2_000_000_000,
+        ..data
+    };
+    let rates = Metrics::compute(&data, &offline).rates;
+    assert_eq!(rates.offline_per_s, 4.0); // 8 answers / 2 s
+}
+
+#[test]
+fn token_counts_that_add_up_to_too_much_stay_at_the_most() {
+    let mut eff = server();
+    eff.requested.use_token_latencies = true;
+    let data = PerformanceData {
+        queries_issued: 2,
+        sample_latencies_ns: vec![100; 2],
+        ttft_ns: vec![10; 2],
+        tpot_ns: vec![1; 2],
+        n_tokens: vec![i64::MAX; 2],
+        ..PerformanceData::default()
+    };
+    let tokens = Metrics::compute(&data, &eff).tokens.expect("token mode");
+    assert_eq!(tokens.n_tokens, i64::MAX);
+}

@@ -198,7 +198,6 @@ impl Run<'_> {
             answer.index = columns.index[answer.slot];
         }
         let columns = columns.without_unissued();
-        let multi_stream = effective.scenario == Scenario::MultiStream;
         PhaseOutcome {
             phase: ready.phase,
             effective: effective.clone(),
@@ -208,7 +207,7 @@ impl Run<'_> {
             first_query_seq: 0,
             start,
             ends,
-            performance: columns.performance(token_mode, multi_stream),
+            performance: columns.performance(token_mode, effective.scenario),
             judged: None,
             incidents: self.incidents.take(),
             token_faults: columns.token_faults(token_mode, effective.scenario),

@@ -104,6 +104,8 @@ fn performance_data(inputs: &Map<String, Value>, arrays: &Value) -> PerformanceD
     let data = PerformanceData {
         queries_issued: inputs["queries_issued"].as_u64().expect("a count"),
         sample_latencies_ns: affine(&arrays["sample_latencies"]),
+        unanswered: Vec::new(),
+        due_ns: Vec::new(),
         query_latencies_ns: affine(&arrays["query_latencies"]),
         ttft_ns: affine(&arrays["first_token_latencies"]),
         tpot_ns: affine(&arrays["time_per_output_token"]),

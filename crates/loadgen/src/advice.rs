@@ -3,6 +3,7 @@
 //! Estimates, and worded as such; the verdict never depends on them.
 
 use crate::early_stopping::{Check, TailEstimate};
+use crate::headroom::rate_factor;
 use crate::metrics::{Metrics, PerformanceData};
 use crate::scenario::Scenario;
 use crate::settings::EffectiveSettings;
@@ -10,6 +11,9 @@ use crate::stats::mean;
 
 /// Completed rate below this share of the scheduled one means the queue was growing.
 const KEEPING_UP: f64 = 0.98;
+
+/// A rise of less than one percent is noise.
+const WORTH_SAYING: f64 = 1.01;
 
 /// Every line of advice the figures of a phase give rise to.
 #[must_use]
@@ -33,7 +37,7 @@ pub(crate) fn advice(
     }
     lines.extend(duration_advice(metrics, data, eff));
     if eff.scenario == Scenario::Server {
-        lines.extend(backlog_advice(metrics, data).or_else(|| headroom_advice(metrics, eff)));
+        lines.extend(backlog_advice(metrics, data).or_else(|| headroom_advice(metrics, data, eff)));
     }
     lines
 }
@@ -173,38 +177,38 @@ fn backlog_advice(metrics: &Metrics, data: &PerformanceData) -> Option<String> {
     })
 }
 
-/// How far the target rate could rise, from how far the latencies stay below their limits.
-///
-/// Treats the system as one queue (M/M/1): its latency at percentile p is k/(μ − λ) with
-/// k = −ln(1 − p), so the rate that moves it from L to the limit T is λ + k·(1/L − 1/T). Its mean
-/// latency is 1/(μ − λ), so no rise can exceed one query per mean latency: a first token is early
-/// long before the system is free again. A system that batches can go further. Example: p 0.99,
-/// λ 100 /s, L 50 ms, T 100 ms, mean 11 ms: 100 + min(4.605·(20 − 10), 1/0.011) = 146 /s.
-fn headroom_advice(metrics: &Metrics, eff: &EffectiveSettings) -> Option<String> {
-    let limits = match (&metrics.ttft, &metrics.tpot) {
-        (Some(ttft), Some(_)) => (ttft.at_target, eff.requested.server_ttft_latency),
-        _ => (metrics.sample_latency.at_target, eff.target_latency_ns),
-    };
-    let (latency_s, limit_s) = (limits.0 as f64 / 1e9, limits.1 as f64 / 1e9);
-    let k = -(1.0 - eff.target_latency_percentile).ln();
-    let free_per_s = 1e9 / metrics.sample_latency.mean as f64;
-    let rise = (k * (1.0 / latency_s - 1.0 / limit_s)).min(free_per_s);
-    let passing = [
+/// How far the target rate could rise, by a replay of the run; see [`rate_factor`].
+fn headroom_advice(
+    metrics: &Metrics,
+    data: &PerformanceData,
+    eff: &EffectiveSettings,
+) -> Option<String> {
+    let checks = [
         &metrics.early_latency,
         &metrics.early_ttft,
         &metrics.early_tpot,
-    ]
-    .iter()
-    .all(|check| check.met());
-    let tpot_met = metrics
-        .tpot
-        .as_ref()
-        .is_none_or(|tpot| tpot.at_target as f64 <= eff.requested.server_tpot_latency as f64);
-    let worth_saying = passing && tpot_met && rise.is_finite() && rise > eff.target_qps * 0.01;
-    worth_saying.then(|| {
-        let target = eff.target_qps + rise;
-        format!("target could rise to about {target:.2} samples/s (one-queue estimate)")
-    })
+    ];
+    if !checks.iter().all(|check| check.met()) {
+        return None;
+    }
+    let factor = rate_factor(data, eff).filter(|factor| *factor > WORTH_SAYING)?;
+    let target = three_digits(eff.target_qps * factor);
+    Some(format!(
+        "target could rise to about {target} samples/s (replay of this run, each answer keeping \
+         the server busy as long as it did; more if it gains from batching)"
+    ))
+}
+
+/// Rounded down to three significant digits: an estimate, and never more than was estimated.
+///
+/// Examples: 330.2585 → 330, 1.998 → 1.99, 12 345 → 12300.
+fn three_digits(value: f64) -> String {
+    let exponent = value.log10().floor() as i32;
+    let decimals = usize::try_from(2 - exponent).unwrap_or(0);
+    let unit = 10_f64.powi(exponent - 2);
+    // A quotient that is whole on paper may come out a hair below.
+    let rounded = (value / unit + 1e-9).floor() * unit;
+    format!("{rounded:.decimals$}")
 }
 
 #[cfg(test)]
@@ -216,5 +220,19 @@ mod tests {
         // (2.326347874 · 0.3 / 0.05)² = 194.83
         assert_eq!(queries_at_share(0.05, 0.10), Some(195));
         assert_eq!(queries_at_share(0.10, 0.10), None);
+    }
+
+    #[test]
+    fn three_digits_rounds_down() {
+        for (value, text) in [
+            (330.2585, "330"),
+            (1.999, "1.99"),
+            (12_345.0, "12300"),
+            (0.013_29, "0.0132"),
+            (200.0, "200"),
+            (0.1, "0.100"),
+        ] {
+            assert_eq!(three_digits(value), text);
+        }
     }
 }

@@ -96,6 +96,8 @@ pub mod early_stopping;
 
 pub mod metrics;
 
+mod headroom;
+
 mod advice;
 
 pub mod verdict;

@@ -265,6 +265,9 @@ impl Columns {
 
     fn add_tokens(&self, data: &mut PerformanceData, latencies_ns: &[i64]) {
         let spq = self.samples_per_query;
+        for column in [&mut data.ttft_ns, &mut data.tpot_ns, &mut data.n_tokens] {
+            column.reserve_exact(latencies_ns.len());
+        }
         for (sample, latency_ns) in latencies_ns.iter().enumerate() {
             let ttft_ns = match self.first_token_ns[sample] {
                 NEVER => *latency_ns,

@@ -93,6 +93,12 @@ impl PhasePlan {
         self.n_queries * self.samples_per_query
     }
 
+    /// Samples in the loaded set, padding included.
+    #[must_use]
+    pub fn set_len(&self) -> usize {
+        self.set.len()
+    }
+
     /// When the query is due, from the start of the phase.
     ///
     /// # Panics

@@ -3,8 +3,9 @@
 use prony_loadgen::conf::apply::{Target, apply};
 use prony_loadgen::conf::keys::ConfKind;
 use prony_loadgen::conf::{parse, strict};
+use prony_loadgen::plan::RunPlan;
 use prony_loadgen::rng::StdlibFlavour;
-use prony_loadgen::scenario::{Phase, Scenario};
+use prony_loadgen::scenario::{Mode, Phase, Scenario};
 use prony_loadgen::schedule::{AccuracyLogSampling, PhasePlan, ThreadShare, loadable_sets};
 use prony_loadgen::settings::quota::Quota;
 use prony_loadgen::settings::{EffectiveSettings, TestSettings, validate};
@@ -110,7 +111,51 @@ fn a_server_query_weighs_12_bytes() {
     assert!((12.0..12.5).contains(&bytes), "{bytes} bytes a query");
 }
 
+const MODES: [Mode; 3] = [
+    Mode::AccuracyOnly,
+    Mode::SubmissionRun,
+    Mode::PerformanceOnly,
+];
+
+prop_compose! {
+    /// Settings no person would write, on a data set they were not written for.
+    fn wild_case()(
+        case in case(),
+        mode in prop::sample::select(MODES.to_vec()),
+        [perf_override, acc_override, index, min_query_count] in prop::array::uniform4(0_u64..50),
+        same in any::<bool>(),
+        qsl_perf in 0_u64..60,
+    ) -> Case {
+        let settings = TestSettings {
+            mode,
+            min_query_count,
+            performance_sample_count_override: perf_override,
+            accuracy_sample_count_override: acc_override,
+            performance_issue_same: same,
+            performance_issue_unique: case.settings.performance_issue_unique && !same,
+            performance_issue_same_index: index,
+            ..case.settings
+        };
+        Case { settings, qsl_perf, ..case }
+    }
+}
+
 proptest! {
+    /// What is not refused can be planned, every set of it, and issued to the last sample.
+    #[test]
+    fn what_is_accepted_can_be_planned(case in wild_case()) {
+        let (total, perf) = (case.qsl_total, case.qsl_perf);
+        let Ok(plan) = RunPlan::new(&case.settings, total, perf, case.flavour) else {
+            return Ok(());
+        };
+        for set in plan.sets() {
+            let queries = plan.queries(&set);
+            for (_, samples) in listing(&queries) {
+                prop_assert_eq!(samples.len(), queries.samples_per_query());
+            }
+        }
+    }
+
     /// Due times start at 0 and never fall; every query has its number of samples, all loaded.
     #[test]
     fn plans_are_in_order_and_full(case in case()) {

@@ -71,6 +71,58 @@ fn every_problem_at_once() {
     );
 }
 
+/// The index was held against the count that fits in memory, not against what is loaded: a set of
+/// an accuracy run can be shorter, and so can the whole data set. Planning panicked.
+#[test]
+fn an_index_beyond_the_shortest_set() {
+    for (mode, (total, perf), expected) in [
+        (
+            "PerformanceOnly",
+            (10, 100),
+            expect!["performance_issue_same_index = 10: below 10, the samples in memory"],
+        ),
+        // Sets of 12, 12 and 1.
+        (
+            "SubmissionRun",
+            (25, 12),
+            expect!["performance_issue_same_index = 10: below 1, the samples in memory"],
+        ),
+        ("PerformanceOnly", (25, 12), expect!["accepted"]),
+    ] {
+        let mode = format!("mode={mode}");
+        let same = [
+            "performance_issue_same=1",
+            "performance_issue_same_index=10",
+        ];
+        check_refused(&[&mode, same[0], same[1]], (total, perf), expected);
+    }
+}
+
+/// With no permutation to follow, planning panicked; Offline sent a query of no samples.
+#[test]
+fn a_count_of_zero_where_the_duration_gives_nothing() {
+    let zero = ["min_query_count=0", "min_duration_ms=500"];
+    let check = |more: [&str; 2], expected| {
+        check_refused(&[zero[0], zero[1], more[0], more[1]], (10, 10), expected);
+    };
+    check(
+        ["scenario=Server", "sample_concatenate_permutation=0"],
+        expect!["accepted"],
+    );
+    check(
+        ["scenario=Server", "sample_concatenate_permutation=1"],
+        expect!["min_query_count = 0: at least 1 with sample_concatenate_permutation"],
+    );
+    check(
+        ["scenario=Offline", "offline_expected_qps=2"],
+        expect!["accepted"],
+    );
+    check(
+        ["scenario=Offline", "offline_expected_qps=1"],
+        expect!["min_query_count = 0: at least 1 when rate and duration give no sample"],
+    );
+}
+
 #[test]
 fn rates_that_plan_without_end() {
     for rate in ["0", "-5", "inf", "-inf", "NaN", "2e9"] {
@@ -101,14 +153,15 @@ fn sizes_that_do_not_fit() {
                 "server_target_qps=1e6",
                 "min_duration_ms=3600000",
             ][..],
-            // 3600000001 samples of 12 + 8 + 25 bytes.
+            // 3600000001 samples of 12 bytes of plan, 40 + 54 of records and results.
             "min_duration_ms = 3600000: \
-             3600000001 samples need 150.9 GiB, this machine has 4.0 GiB",
+             3600000001 samples need 355.4 GiB, this machine has 4.0 GiB",
         ),
         (
+            // Of 4 + 24 + 54 bytes.
             &["min_query_count=200000000"],
             "min_query_count = 200000000: \
-             200000000 samples need 6.9 GiB, this machine has 4.0 GiB",
+             200000000 samples need 15.3 GiB, this machine has 4.0 GiB",
         ),
         (
             &["scenario=Server", "server_target_qps=1e-9"],

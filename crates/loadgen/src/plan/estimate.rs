@@ -2,7 +2,7 @@
 
 use crate::scenario::{Mode, Phase, Scenario};
 use crate::schedule::PhasePlan;
-use crate::settings::validate::record_bytes;
+use crate::settings::validate::{record_bytes, set_bytes};
 use crate::settings::{EffectiveSettings, SettingsNote};
 
 /// What to expect of one planned set.
@@ -14,7 +14,7 @@ pub struct Estimate {
     pub run_time_s: f64,
     /// Bytes of plan.
     pub plan_bytes: u64,
-    /// Bytes of records.
+    /// Bytes of records and results, and of the set they are about.
     pub record_bytes: u64,
     /// What ends it.
     pub end_rule: String,
@@ -24,11 +24,12 @@ pub struct Estimate {
 #[must_use]
 pub fn estimate(eff: &EffectiveSettings, phase: Phase, plan: &PhasePlan) -> Estimate {
     let issued = issued_queries(eff, phase, plan.n_queries() as u64);
+    let records = record_bytes(eff, plan.n_queries() as u64, plan.n_samples() as u64);
     Estimate {
         issued_queries: issued,
         run_time_s: run_time_s(eff, plan, issued),
         plan_bytes: plan.heap_bytes() as u64,
-        record_bytes: record_bytes(eff, plan.n_queries() as u64, plan.n_samples() as u64),
+        record_bytes: records + set_bytes(plan.set_len() as u64),
         end_rule: end_rule(eff, phase, plan.n_queries() as u64),
     }
 }

@@ -5,6 +5,7 @@
 //! order, is decided by `entries.rs` and the runtime.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::panic::Location;
 
@@ -51,8 +52,13 @@ impl LogValue {
             Self::F64(value) if !value.is_finite() => "null".to_owned(),
             Self::F64(value) => general(*value),
             Self::List(values) => {
-                let texts: Vec<_> = values.iter().map(u32::to_string).collect();
-                format!("[{}]", texts.join(","))
+                // Not a text each: sets have millions of samples.
+                let mut text = String::from("[");
+                for (i, value) in values.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { "," };
+                    let _ = write!(text, "{comma}{value}");
+                }
+                text + "]"
             }
             Self::Map(pairs) => {
                 let texts: Vec<_> = pairs

@@ -96,14 +96,32 @@ fn round_up(n: u64, step: u64) -> u64 {
     n.div_ceil(step).saturating_mul(step)
 }
 
-/// Samples a set of `phase` holds, the longest one, padding included.
-#[must_use]
-pub fn longest_set_len(eff: &EffectiveSettings, phase: Phase, qsl_total: u64) -> u64 {
-    let in_phase = match phase {
+/// Samples that the sets of `phase` hold together.
+fn samples_in(eff: &EffectiveSettings, phase: Phase, qsl_total: u64) -> u64 {
+    match phase {
         Phase::Accuracy => eff.accuracy_sample_count,
         Phase::Performance => eff.performance_sample_count,
     }
-    .min(qsl_total);
+    .min(qsl_total)
+}
+
+/// Samples the last set of `phase` holds, padding left out; no set holds fewer.
+///
+/// Example: 25 samples, 10 in memory at once: sets of 10, 10 and 5.
+#[must_use]
+pub fn shortest_set_len(eff: &EffectiveSettings, phase: Phase, qsl_total: u64) -> u64 {
+    let in_phase = samples_in(eff, phase, qsl_total);
+    match in_phase.checked_rem(eff.performance_sample_count) {
+        None => in_phase,
+        Some(0) => in_phase.min(eff.performance_sample_count),
+        Some(rest) => rest,
+    }
+}
+
+/// Samples a set of `phase` holds, the longest one, padding included.
+#[must_use]
+pub fn longest_set_len(eff: &EffectiveSettings, phase: Phase, qsl_total: u64) -> u64 {
+    let in_phase = samples_in(eff, phase, qsl_total);
     let cut = match eff.performance_sample_count {
         0 => in_phase,
         per_set => in_phase.min(per_set),

@@ -7,25 +7,32 @@ use std::fmt;
 
 use crate::error::{LoadgenError, RefusedSetting};
 use crate::scenario::{Mode, Phase, Scenario};
-use crate::settings::quota::{Quota, longest_set_len};
+use crate::settings::quota::{Quota, longest_set_len, shortest_set_len};
 use crate::settings::{EffectiveSettings, TestSettings};
 
 /// Bytes kept per planned query where arrivals are drawn: due time and sample.
 pub const DRAWN_QUERY_BYTES: u64 = 12;
 /// Bytes kept per listed sample or start position.
 pub const LISTED_SAMPLE_BYTES: u64 = 4;
-/// Bytes the recorder keeps per query: when it was issued.
-const RECORD_BYTES_PER_QUERY: u64 = 8;
-/// Bytes the recorder keeps per sample (sent, done, status) and the results (latency).
-const RECORD_BYTES_PER_SAMPLE: u64 = 25;
-/// In token mode also first token and count, and the results TTFT, TPOT and count.
-const RECORD_BYTES_PER_TOKEN_SAMPLE: u64 = 40;
+/// Bytes per loaded sample: the set is listed four times, for the library, the plan, the outcome
+/// and the detail log.
+const SET_BYTES_PER_SAMPLE: u64 = 16;
+/// Bytes per query: issued in the recorder; due and issued in the results.
+const RECORD_BYTES_PER_QUERY: u64 = 8 + 16;
+/// In MultiStream also the query's latency, and a copy of it to be ranked; in Server the due time
+/// for the advice.
+const RECORD_BYTES_PER_RANKED_QUERY: u64 = 16;
+/// Bytes per sample: sent, done, status in the recorder, the same and the index in the results,
+/// the latency, and a copy of it to be ranked.
+const RECORD_BYTES_PER_SAMPLE: u64 = 17 + 21 + 16;
+/// In token mode also first token and count in both, TTFT, TPOT and count, and two to be ranked.
+const RECORD_BYTES_PER_TOKEN_SAMPLE: u64 = 16 + 16 + 24 + 16;
 /// More threads than the reference can log from.
 const MAX_ISSUE_THREADS: u64 = 1024;
 /// No schedule longer than this: sums of times must stay within 63 bits of nanoseconds.
 const MAX_SCHEDULE_NS: f64 = (i64::MAX / 4) as f64;
 
-/// What a phase would keep in memory, before it starts.
+/// What a phase would keep in memory, answers kept for the accuracy log not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryNeed {
     /// Queries to be planned (in Server the expected number).
@@ -34,8 +41,10 @@ pub struct MemoryNeed {
     pub samples: u64,
     /// Bytes of plan.
     pub plan_bytes: u64,
-    /// Bytes of records.
+    /// Bytes of records, and of the results that are made from them.
     pub record_bytes: u64,
+    /// Bytes of the loaded set beside the plan.
+    pub set_bytes: u64,
 }
 
 impl MemoryNeed {
@@ -60,17 +69,19 @@ impl MemoryNeed {
             samples,
             plan_bytes: per_phase.saturating_add(set_len.saturating_mul(LISTED_SAMPLE_BYTES)),
             record_bytes: record_bytes(eff, queries, samples),
+            set_bytes: set_bytes(set_len),
         }
     }
 
-    /// Plan and records together.
+    /// All of it, at the moment when the results are made from the records.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        self.plan_bytes.saturating_add(self.record_bytes)
+        let on_top = self.record_bytes.saturating_add(self.set_bytes);
+        self.plan_bytes.saturating_add(on_top)
     }
 }
 
-/// Bytes of records for as many queries and samples.
+/// Bytes of records and results for as many queries and samples.
 #[must_use]
 pub fn record_bytes(eff: &EffectiveSettings, queries: u64, samples: u64) -> u64 {
     let per_sample = if eff.requested.use_token_latencies {
@@ -78,8 +89,20 @@ pub fn record_bytes(eff: &EffectiveSettings, queries: u64, samples: u64) -> u64 
     } else {
         RECORD_BYTES_PER_SAMPLE
     };
-    let for_queries = queries.saturating_mul(RECORD_BYTES_PER_QUERY);
+    let per_query = match eff.scenario {
+        Scenario::MultiStream | Scenario::Server => {
+            RECORD_BYTES_PER_QUERY + RECORD_BYTES_PER_RANKED_QUERY
+        }
+        Scenario::SingleStream | Scenario::Offline => RECORD_BYTES_PER_QUERY,
+    };
+    let for_queries = queries.saturating_mul(per_query);
     for_queries.saturating_add(samples.saturating_mul(per_sample))
+}
+
+/// Bytes of a loaded set beside the plan.
+#[must_use]
+pub fn set_bytes(set_len: u64) -> u64 {
+    set_len.saturating_mul(SET_BYTES_PER_SAMPLE)
 }
 
 /// Checks the settings against each other, the data set and this machine's memory.
@@ -110,7 +133,7 @@ pub fn validate_within(
     refusals.check_data_set(&eff, qsl_total);
     refusals.check_pace(&eff);
     refusals.check_percentile(&eff);
-    refusals.check_sample_choice(&eff);
+    refusals.check_sample_choice(&eff, qsl_total);
     refusals.check_counts(&eff);
     refusals.check_find_peak(&eff);
     // Sizes computed from refused numbers would only repeat the refusal in other words.
@@ -202,7 +225,7 @@ impl Refusals {
         }
     }
 
-    fn check_sample_choice(&mut self, eff: &EffectiveSettings) {
+    fn check_sample_choice(&mut self, eff: &EffectiveSettings, qsl_total: u64) {
         let r = &eff.requested;
         if r.performance_issue_unique && r.performance_issue_same {
             self.refuse(
@@ -211,7 +234,9 @@ impl Refusals {
                 "false while performance_issue_same is true",
             );
         }
-        let (index, count) = (r.performance_issue_same_index, eff.performance_sample_count);
+        let shortest = |phase: &Phase| shortest_set_len(eff, *phase, qsl_total);
+        let count = phases(eff.mode).iter().map(shortest).min().unwrap_or(0);
+        let index = r.performance_issue_same_index;
         if r.performance_issue_same && index >= count {
             let allowed = format!("below {count}, the samples in memory");
             self.refuse("performance_issue_same_index", index, allowed);
@@ -227,8 +252,8 @@ impl Refusals {
         if r.scenario == Scenario::MultiStream && r.multi_stream_samples_per_query == 0 {
             self.refuse("multi_stream_samples_per_query", 0, "at least 1");
         }
-        if r.min_query_count == 0 && r.min_duration_ms == 0 && eff.measures_performance() {
-            self.refuse("min_query_count", 0, "at least 1 when min_duration_ms is 0");
+        if let Some(allowed) = no_count_is_not_enough(eff) {
+            self.refuse("min_query_count", r.min_query_count, allowed);
         }
         let threads = r.server_num_issue_query_threads;
         if threads > MAX_ISSUE_THREADS {
@@ -278,12 +303,39 @@ impl Refusals {
     }
 }
 
+/// Why a performance phase cannot do with a `min_query_count` of 0, if it cannot.
+fn no_count_is_not_enough(eff: &EffectiveSettings) -> Option<&'static str> {
+    let r = &eff.requested;
+    if r.min_query_count > 0 || !eff.measures_performance() {
+        return None;
+    }
+    // As many permutations are made as the count asks for; the reference goes on with none.
+    let permutations = r.sample_concatenate_permutation && eff.min_query_count == 0;
+    if r.min_duration_ms == 0 {
+        Some("at least 1 when min_duration_ms is 0")
+    } else if eff.scenario == Scenario::Offline && eff.samples_per_query == 0 {
+        Some("at least 1 when rate and duration give no sample")
+    } else if permutations && eff.scenario != Scenario::MultiStream {
+        Some("at least 1 with sample_concatenate_permutation")
+    } else {
+        None
+    }
+}
+
 /// The data set's counts, and the memory its samples' records must fit in.
 #[derive(Clone, Copy)]
 struct Library {
     qsl_total: u64,
     qsl_perf: u64,
     memory: u64,
+}
+
+fn phases(mode: Mode) -> &'static [Phase] {
+    match mode {
+        Mode::SubmissionRun => &[Phase::Accuracy, Phase::Performance],
+        Mode::AccuracyOnly => &[Phase::Accuracy],
+        Mode::PerformanceOnly | Mode::FindPeakPerformance => &[Phase::Performance],
+    }
 }
 
 fn size_problem(settings: &TestSettings, library: Library) -> Option<String> {
@@ -293,12 +345,7 @@ fn size_problem(settings: &TestSettings, library: Library) -> Option<String> {
         memory,
     } = library;
     let (eff, _) = EffectiveSettings::derive(settings, qsl_total, qsl_perf);
-    let phases = match eff.mode {
-        Mode::SubmissionRun => &[Phase::Accuracy, Phase::Performance][..],
-        Mode::AccuracyOnly => &[Phase::Accuracy],
-        Mode::PerformanceOnly | Mode::FindPeakPerformance => &[Phase::Performance],
-    };
-    phases.iter().find_map(|&phase| {
+    phases(eff.mode).iter().find_map(|&phase| {
         let need = MemoryNeed::of(&eff, phase, qsl_total);
         let gap_ns = Quota::of(&eff, phase, longest_set_len(&eff, phase, qsl_total)).gap_ns;
         let schedule_ns = need.queries as f64 * gap_ns as f64;

@@ -20,6 +20,15 @@ not be loaded.
 Threads: one engine thread computes, with a LibTorch team of --threads; --http-threads more serve \
 the network. All of them sleep when there is nothing to do.";
 
+/// More than any machine we know has cores; the system refuses far larger teams by a crash.
+const MAX_THREADS: usize = 1024;
+
+/// Far above any memory's worth of cache, far below where counting blocks or bytes overflows.
+const MAX_KV_TOKENS: usize = 1 << 30;
+
+/// Times are added up; a year each leaves every sum within the clock's range.
+const MAX_DURATION: Duration = Duration::from_hours(365 * 24);
+
 /// An inference server with continuous batching.
 #[derive(Debug, Parser)]
 #[command(name = "prony-sut", version, after_help = EXIT_CODES)]
@@ -205,10 +214,11 @@ impl Args {
     /// # Errors
     /// [`SutError::Flag`] for the first flag that cannot be honoured.
     pub fn validate(self) -> Result<Config, SutError> {
-        at_least_one("--http-threads", self.http_threads)?;
-        at_least_one("--threads", self.threads.unwrap_or(1))?;
+        within("--http-threads", self.http_threads, MAX_THREADS)?;
+        // Checked whatever the backend: a flag that is accepted is a flag that could be honored.
+        within("--threads", self.threads.unwrap_or(1), MAX_THREADS)?;
         at_least_one("--max-batch-rows", self.max_batch_rows)?;
-        at_least_one("--kv-tokens", self.kv_tokens)?;
+        within("--kv-tokens", self.kv_tokens, MAX_KV_TOKENS)?;
         at_least_one("--max-queue", self.max_queue)?;
         at_least_one("--max-queue-tokens", self.max_queue_tokens)?;
         if self.max_batch_tokens < self.max_batch_rows {
@@ -333,7 +343,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(accepted()),
     };
     let number: f64 = digits.parse().map_err(|_| accepted())?;
-    Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|_| accepted())
+    let duration = Duration::try_from_secs_f64(number * seconds_per_unit);
+    match duration.map_err(|_| accepted())? {
+        duration if duration > MAX_DURATION => Err(format!("{text}: longer than a year")),
+        duration => Ok(duration),
+    }
 }
 
 fn cores() -> usize {
@@ -357,6 +371,14 @@ fn last_part(model: &str) -> String {
 fn at_least_one(flag: &'static str, value: usize) -> Result<(), SutError> {
     if value == 0 {
         return Err(refused(flag, value, "must be at least 1"));
+    }
+    Ok(())
+}
+
+fn within(flag: &'static str, value: usize, most: usize) -> Result<(), SutError> {
+    at_least_one(flag, value)?;
+    if value > most {
+        return Err(refused(flag, value, format!("must be at most {most}")));
     }
     Ok(())
 }
@@ -424,6 +446,34 @@ mod tests {
             "--threads 0: must be at least 1",
         );
         check("--model m --threads 0", "--threads 0: must be at least 1");
+    }
+
+    #[test]
+    fn a_flag_the_backend_does_not_use_is_checked_all_the_same() {
+        check(
+            "--backend echo --threads 0",
+            "--threads 0: must be at least 1",
+        );
+    }
+
+    #[test]
+    fn sizes_that_no_machine_has_are_refused_not_tried() {
+        check(
+            "--backend echo --http-threads 100000",
+            "--http-threads 100000: must be at most 1024",
+        );
+        check(
+            "--backend echo --threads 1025",
+            "--threads 1025: must be at most 1024",
+        );
+        check(
+            "--backend echo --kv-tokens 18446744073709551615",
+            "--kv-tokens 18446744073709551615: must be at most 1073741824",
+        );
+        check(
+            "--backend echo --echo-itl 1e15s",
+            "error: invalid value '1e15s' for '--echo-itl <ECHO_ITL>': 1e15s: longer than a year",
+        );
     }
 
     #[test]

@@ -15,6 +15,10 @@ use crate::error::SutError;
 const PLAIN: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
                      {% if add_generation_prompt %}assistant: {% endif %}";
 
+/// Instructions a rendering may take, some tenths of a second. A template comes with a model from
+/// anywhere, and it runs on a network thread: one that loops for ever would stop the server.
+const MAX_INSTRUCTIONS: u64 = 10_000_000;
+
 /// One turn of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
@@ -52,6 +56,7 @@ impl ChatTemplate {
             .build()
             .expect("Jinja's own delimiters do not clash");
         environment.set_syntax(syntax);
+        environment.set_fuel(Some(MAX_INSTRUCTIONS));
         environment
             .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", raise_exception);
@@ -169,6 +174,15 @@ mod tests {
              {% endif %}",
             &hello,
             "messages: system first",
+        );
+    }
+
+    #[test]
+    fn a_template_that_loops_for_ever_is_stopped() {
+        check(
+            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+            &[turn("user", "Hi")],
+            "messages: engine ran out of fuel (in chat:1)",
         );
     }
 

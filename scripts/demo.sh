@@ -22,7 +22,7 @@ stop_server() {
     server=""
 }
 trap 'stop_server; rm -f "$log"' EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 
 # A session of its own: Ctrl-C goes to prony, which reports what it has; the trap stops the server.
 setsid target/release/prony-sut serve --model "$model" --port 0 >"$log" 2>&1 &
@@ -37,6 +37,24 @@ done
 [ -n "$url" ] || { cat "$log" >&2; echo "demo: the server was not ready within $ready_s s" >&2; exit 3; }
 echo "demo: $model served at $url"
 
+# In the background, and waited for: bash acts on a signal during a wait, but not while a command in
+# the foreground runs. In a process group of its own (set -m), so that Ctrl-C comes once, from here;
+# prony then reports what it has, and ends at once the second time.
+client=""
+ended_by=""
+interrupt_client() {
+    ended_by=$1
+    [ -z "$client" ] || kill -INT "$client" 2>/dev/null || true
+}
+trap 'interrupt_client 130' INT
+trap 'interrupt_client 143' TERM
+trap 'interrupt_client 129' HUP
+set -m
+target/release/prony suite scenarios/suites/demo.toml --endpoint "$url" --out "$out" "$@" &
+client=$!
+set +m
+[ -z "$ended_by" ] || interrupt_client "$ended_by"
 code=0
-target/release/prony suite scenarios/suites/demo.toml --endpoint "$url" --out "$out" "$@" || code=$?
-exit "$code"
+wait "$client" || code=$?
+while kill -0 "$client" 2>/dev/null; do wait "$client" || code=$?; done
+exit "${ended_by:-$code}"

@@ -32,6 +32,17 @@ pub enum Refusal {
     },
     /// The prompt has no tokens.
     EmptyPrompt,
+    /// More at once than may ever wait; coming back later would not help.
+    LargerThanQueue {
+        /// Prompts of the request.
+        n_prompts: usize,
+        /// Their tokens.
+        n_tokens: usize,
+        /// Prompts that may wait.
+        max_queue: usize,
+        /// Tokens that may wait.
+        max_queue_tokens: usize,
+    },
     /// As much is waiting as may wait.
     QueueFull {
         /// When to try again, from how fast the queue has been moving.
@@ -124,7 +135,8 @@ impl Admission {
     /// Lets a request in, with one permit for each of its sequences to wait.
     ///
     /// # Errors
-    /// [`Refusal::QueueFull`] or [`Refusal::Unavailable`]; then nothing was counted.
+    /// [`Refusal::LargerThanQueue`], [`Refusal::QueueFull`] or [`Refusal::Unavailable`]; then
+    /// nothing was counted.
     pub fn admit(
         &self,
         prompt_tokens: &[usize],
@@ -137,6 +149,7 @@ impl Admission {
             self.metrics.rejected_unavailable.inc();
             return Err(Refusal::Unavailable);
         }
+        self.check_size(prompt_tokens)?;
         let permits: Vec<WaitPermit> = prompt_tokens
             .iter()
             .map(|&n_tokens| WaitPermit::count(&self.load, n_tokens))
@@ -151,6 +164,26 @@ impl Admission {
             });
         }
         Ok((open, permits))
+    }
+
+    /// Whether a request fits the empty queue.
+    fn check_size(&self, prompt_tokens: &[usize]) -> Result<(), Refusal> {
+        let Limits {
+            max_queue,
+            max_queue_tokens,
+            ..
+        } = self.limits;
+        let (n_prompts, n_tokens) = (prompt_tokens.len(), prompt_tokens.iter().sum());
+        if n_prompts <= max_queue && n_tokens <= max_queue_tokens {
+            return Ok(());
+        }
+        self.metrics.rejected_too_long.inc();
+        Err(Refusal::LargerThanQueue {
+            n_prompts,
+            n_tokens,
+            max_queue,
+            max_queue_tokens,
+        })
     }
 
     /// Lets nobody in from now on.
@@ -298,15 +331,28 @@ mod tests {
         assert!(matches!(gate.admit(&[1]), Err(Refusal::QueueFull { .. })));
         assert_eq!(gate.open_requests(), 1);
         drop(permits);
-        assert!(matches!(
-            gate.admit(&[60, 60]),
-            Err(Refusal::QueueFull { .. })
-        ));
+        let (_one, permit) = gate.admit(&[60]).unwrap();
+        assert!(matches!(gate.admit(&[60]), Err(Refusal::QueueFull { .. })));
+        drop(permit);
         // All or nothing: the refused one left no trace.
         assert!(gate.admit(&[50, 50]).is_ok());
-        drop(open);
+        drop((open, _one));
         assert_eq!(gate.open_requests(), 0);
         assert_eq!(gate.metrics.rejected_queue_full.get(), 2);
+    }
+
+    #[test]
+    fn a_request_larger_than_the_queue_is_not_told_to_come_back() {
+        let gate = gate(2, 100);
+        for prompts in [&[1, 1, 1][..], &[60, 41]] {
+            let refusal = gate.admit(prompts).unwrap_err();
+            assert!(
+                matches!(refusal, Refusal::LargerThanQueue { .. }),
+                "{refusal:?}"
+            );
+        }
+        assert_eq!((gate.open_requests(), gate.waiting()), (0, 0));
+        assert!(gate.admit(&[60, 40]).is_ok());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Admission, ModelBounds};
 use crate::api::models::engine_card;
-use crate::api::{App, RequestIds};
+use crate::api::{App, LongTexts, RequestIds};
 use crate::backend;
 use crate::batch::StepLimits;
 use crate::bell::Bell;
@@ -93,6 +93,7 @@ pub fn start(config: &Config) -> Result<(Arc<App>, EngineHandle), SutError> {
         engine: engine_card(config),
         created: clock::unix_seconds(),
         request_ids: RequestIds::default(),
+        long_texts: LongTexts::default(),
     });
     Ok((app, engine))
 }

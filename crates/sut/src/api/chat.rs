@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
 use prony_wire::openai::chat::{
     ChatAnswer, ChatChoice, ChatDelta, ChatDeltaChoice, ChatMessage, Content,
@@ -16,16 +14,13 @@ use prony_wire::openai::{ChatChunk, ChatRequest, ChatResponse, Usage};
 use super::completions::{finish_reason, include_usage};
 use super::error::{ApiError, check_finish};
 use super::sse::{self, ChunkWriter};
-use super::{App, Submission, Submitted, parse};
+use super::{App, RawBody, Submission, Submitted, parse};
 use crate::chat_template::Turn;
 use crate::clock;
 use crate::request::{Invalid, Params, RawParams, max_tokens};
 use crate::stream::{Delta, Wishes};
 
-pub(crate) async fn chat(
-    State(app): State<Arc<App>>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
+pub(crate) async fn chat(State(app): State<Arc<App>>, body: RawBody) -> Result<Response, ApiError> {
     let (mut request, arrived) = parse::<ChatRequest>(body)?;
     app.check_model(request.model.as_deref())?;
     let turns = turns(request.messages.take())?;

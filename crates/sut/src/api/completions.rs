@@ -4,16 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
 use prony_wire::openai::completions::CompletionChoice;
 use prony_wire::openai::{CompletionRequest, CompletionResponse, FinishReason, Prompt, Usage};
 
 use super::error::{ApiError, check_finish};
 use super::sse::{self, ChunkWriter};
-use super::{App, Submission, Submitted, parse};
+use super::{App, RawBody, Submission, Submitted, parse};
 use crate::clock;
 use crate::request::{Invalid, Params, RawParams, max_tokens};
 use crate::stream::{Delta, Finish, Wishes};
@@ -26,7 +24,7 @@ const MAX_PROMPTS: usize = 4096;
 
 pub(crate) async fn completions(
     State(app): State<Arc<App>>,
-    body: Result<Bytes, BytesRejection>,
+    body: RawBody,
 ) -> Result<Response, ApiError> {
     let (mut request, arrived) = parse::<CompletionRequest>(body)?;
     app.check_model(request.model.as_deref())?;

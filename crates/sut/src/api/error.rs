@@ -8,6 +8,7 @@
 //! | unknown path | 404 | `not_found` |
 //! | unknown model | 404 | `model_not_found` |
 //! | wrong method | 405 | `method_not_allowed` |
+//! | body not complete in time | 408 | `body_timeout` |
 //! | body too large | 413 | `body_too_large` |
 //! | queue full | 429 with `Retry-After` | `queue_full` |
 //! | the engine failed this request | 500 | `engine_error` |
@@ -92,6 +93,9 @@ impl ApiError {
             ApiError::Body(StatusCode::PAYLOAD_TOO_LARGE) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", None)
             }
+            ApiError::Body(StatusCode::REQUEST_TIMEOUT) => {
+                (StatusCode::REQUEST_TIMEOUT, "body_timeout", None)
+            }
             ApiError::Body(_) => (StatusCode::BAD_REQUEST, "invalid_body", None),
             ApiError::Json(_) => (StatusCode::BAD_REQUEST, "invalid_json", None),
             ApiError::Shape { path, .. } => {
@@ -110,7 +114,9 @@ impl ApiError {
                     "context_length_exceeded",
                     Some("prompt"),
                 ),
-                Refusal::EmptyPrompt | Refusal::TokenOutOfRange { .. } => {
+                Refusal::EmptyPrompt
+                | Refusal::TokenOutOfRange { .. }
+                | Refusal::LargerThanQueue { .. } => {
                     (StatusCode::BAD_REQUEST, "invalid_value", Some("prompt"))
                 }
                 Refusal::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "queue_full", None),
@@ -147,6 +153,12 @@ impl ApiError {
             ApiError::Body(StatusCode::PAYLOAD_TOO_LARGE) => {
                 format!("body: larger than {} bytes", super::MAX_BODY_BYTES)
             }
+            ApiError::Body(StatusCode::REQUEST_TIMEOUT) => {
+                format!(
+                    "body: not complete after {} s",
+                    super::BODY_TIMEOUT.as_secs()
+                )
+            }
             ApiError::Body(_) => "body: could not be read".to_owned(),
             ApiError::Json(problem) => format!("body: {problem}"),
             ApiError::Shape { path, problem } if path.is_empty() => format!("body: {problem}"),
@@ -179,6 +191,15 @@ fn refusal_message(refusal: &Refusal) -> String {
             format!("prompt: token id {id}, must be below {vocab_size}")
         }
         Refusal::EmptyPrompt => "prompt: empty, must have at least one token".to_owned(),
+        Refusal::LargerThanQueue {
+            n_prompts,
+            n_tokens,
+            max_queue,
+            max_queue_tokens,
+        } => format!(
+            "prompt: {n_prompts} of them with {n_tokens} tokens, at most {max_queue} with \
+             {max_queue_tokens} may wait"
+        ),
         Refusal::QueueFull { retry_after } => {
             format!(
                 "the queue is full; try again in {} s",

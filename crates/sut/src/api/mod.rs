@@ -3,16 +3,20 @@
 //! Wire types stop here. `error` alone turns refusals and failures into statuses; `sse` alone
 //! writes event streams.
 
+use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use prony_wire::openai::models::EngineCard;
+
+use tokio::sync::Semaphore;
 
 use crate::admission::{Admission, OpenRequest};
 use crate::backend::Texts;
@@ -42,6 +46,14 @@ use error::ApiError;
 /// Largest body. A thousand prompts of 2000 ids each still fit.
 pub const MAX_BODY_BYTES: usize = 16 << 20;
 
+/// A body that takes longer than this is given up: a client that stops in the middle of one must
+/// not hold its connection for ever.
+pub const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Most long texts tokenized at once, the others wait: each takes seconds of a core that the engine
+/// computes on, and a hundred times its size in memory.
+const MAX_LONG_TEXTS: usize = 2;
+
 /// Texts up to this long are tokenized on the network thread: about half a millisecond, which is
 /// what handing them to another thread and back may cost on a busy machine.
 const QUICK_TEXT_BYTES: usize = 4096;
@@ -67,6 +79,18 @@ pub struct App {
     pub created: u64,
     /// Names for requests.
     pub request_ids: RequestIds,
+    /// Turns at tokenizing long texts.
+    pub long_texts: LongTexts,
+}
+
+/// Bounds how many long texts are tokenized at once.
+#[derive(Debug)]
+pub struct LongTexts(Arc<Semaphore>);
+
+impl Default for LongTexts {
+    fn default() -> Self {
+        LongTexts(Arc::new(Semaphore::new(MAX_LONG_TEXTS)))
+    }
 }
 
 /// Gives every request of this process another name.
@@ -171,10 +195,15 @@ impl App {
         let ids = if text.len() <= QUICK_TEXT_BYTES {
             tokenizer.encode(&text, special)
         } else {
-            // Awaited right here: the task has an owner.
-            tokio::task::spawn_blocking(move || tokenizer.encode(&text, special))
-                .await
-                .map_err(|_| ApiError::EngineFailed)?
+            let turn = Arc::clone(&self.long_texts.0).acquire_owned().await;
+            // Awaited right here: the task has an owner. The turn goes with it: when the client
+            // leaves, the work goes on to its end all the same.
+            tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                tokenizer.encode(&text, special)
+            })
+            .await
+            .map_err(|_| ApiError::EngineFailed)?
         };
         ids.map_err(|e| ApiError::Unusable {
             param: "prompt",
@@ -183,12 +212,28 @@ impl App {
     }
 }
 
+/// A request's body, or why there is none; never refuses by itself, so that `error` words it.
+#[derive(Debug)]
+pub(crate) struct RawBody(Result<Bytes, ApiError>);
+
+impl<S: Send + Sync> FromRequest<S> for RawBody {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
+        let read = Bytes::from_request(request, state);
+        Ok(RawBody(
+            match tokio::time::timeout(BODY_TIMEOUT, read).await {
+                Ok(read) => read.map_err(|rejection| ApiError::Body(rejection.status())),
+                Err(_) => Err(ApiError::Body(StatusCode::REQUEST_TIMEOUT)),
+            },
+        ))
+    }
+}
+
 /// Reads a body as JSON, whatever its content type says; curl and old clients get it wrong.
-pub(crate) fn parse<T: DeserializeOwned>(
-    body: Result<Bytes, BytesRejection>,
-) -> Result<(T, Instant), ApiError> {
+pub(crate) fn parse<T: DeserializeOwned>(body: RawBody) -> Result<(T, Instant), ApiError> {
     let arrived = clock::now();
-    let body = body.map_err(|rejection| ApiError::Body(rejection.status()))?;
+    let body = body.0?;
     let parsed = serde_json::from_slice(&body).map_err(|e| unreadable::<T>(&body, &e))?;
     Ok((parsed, arrived))
 }

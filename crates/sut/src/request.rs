@@ -72,6 +72,8 @@ pub struct RawParams {
     pub presence_penalty: Option<f64>,
     pub frequency_penalty: Option<f64>,
     pub repetition_penalty: Option<f64>,
+    pub min_p: Option<f64>,
+    pub has_stop_token_ids: bool,
     pub has_logit_bias: bool,
 }
 
@@ -157,6 +159,15 @@ impl RawParams {
         off("presence_penalty", self.presence_penalty, 0.0)?;
         off("frequency_penalty", self.frequency_penalty, 0.0)?;
         off("repetition_penalty", self.repetition_penalty, 1.0)?;
+        if let Some(min_p) = self.min_p.filter(|min_p| *min_p != 0.0) {
+            return Err(out_of_range("min_p", min_p, "0; it is not supported yet"));
+        }
+        if self.has_stop_token_ids {
+            return Err(Invalid::new(
+                "stop_token_ids",
+                "stop_token_ids: not supported; use stop",
+            ));
+        }
         if self.has_logit_bias {
             return Err(Invalid::new("logit_bias", "logit_bias: not supported yet"));
         }
@@ -299,6 +310,20 @@ mod tests {
             },
             "t=1 k=0 p=1 seed=7 eos=true",
         );
+    }
+
+    #[test]
+    fn what_would_change_the_answer_is_refused_not_ignored() {
+        let min_p = RawParams {
+            min_p: Some(0.1),
+            ..raw()
+        };
+        check(min_p, "min_p: 0.1, must be 0; it is not supported yet");
+        let stop_token_ids = RawParams {
+            has_stop_token_ids: true,
+            ..raw()
+        };
+        check(stop_token_ids, "stop_token_ids: not supported; use stop");
     }
 
     #[test]

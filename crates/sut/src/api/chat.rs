@@ -126,6 +126,13 @@ fn params(request: &ChatRequest) -> Result<Params, Invalid> {
                 .is_some_and(|tools| !tools.is_empty()),
         ),
         (
+            "functions",
+            request
+                .functions
+                .as_ref()
+                .is_some_and(|functions| !functions.is_empty()),
+        ),
+        (
             "response_format",
             request
                 .response_format
@@ -151,6 +158,11 @@ fn params(request: &ChatRequest) -> Result<Params, Invalid> {
         presence_penalty: request.presence_penalty,
         frequency_penalty: request.frequency_penalty,
         repetition_penalty: request.repetition_penalty,
+        min_p: request.min_p,
+        has_stop_token_ids: request
+            .stop_token_ids
+            .as_ref()
+            .is_some_and(|ids| !ids.is_empty()),
         has_logit_bias: request
             .logit_bias
             .as_ref()

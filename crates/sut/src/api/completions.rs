@@ -106,6 +106,11 @@ fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
         presence_penalty: request.presence_penalty,
         frequency_penalty: request.frequency_penalty,
         repetition_penalty: request.repetition_penalty,
+        min_p: request.min_p,
+        has_stop_token_ids: request
+            .stop_token_ids
+            .as_ref()
+            .is_some_and(|ids| !ids.is_empty()),
         has_logit_bias: request
             .logit_bias
             .as_ref()

@@ -78,6 +78,12 @@ pub struct CompletionRequest {
     /// Multiplicative penalty (Hugging Face); 1 is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repetition_penalty: Option<f64>,
+    /// Least probability kept, as a share of the likeliest (vLLM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_p: Option<f64>,
+    /// Ids that end the text (vLLM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_token_ids: Option<Vec<i64>>,
     /// Added to the logits, by token id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logit_bias: Option<serde_json::Map<String, serde_json::Value>>,

@@ -2,6 +2,7 @@
 //! over the echo backend.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response};
@@ -260,25 +261,80 @@ async fn unknown_paths_methods_and_models_have_the_same_error_shape() {
 #[tokio::test]
 async fn a_body_over_the_limit_is_413() {
     let service = Service::start("");
+    // The framework's own limit, 2 MiB, is not ours.
+    let (status, _) = service.post("/v1/completions", vec![b' '; 3 << 20]).await;
+    assert_eq!(status, 400);
     let body = vec![b' '; prony_sut::api::MAX_BODY_BYTES + 1];
     let (status, answer) = service.post("/v1/completions", body).await;
     let code = answer["error"]["code"].as_str();
     assert_eq!((status, code), (413, Some("body_too_large")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_given_up() {
+    let service = Service::start("");
+    let never = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let asked = service.post("/v1/completions", Body::from_stream(never));
+    let answer = tokio::time::timeout(Duration::from_mins(5), asked).await;
+    let (status, answer) = answer.expect("an answer");
+    let code = answer["error"]["code"].as_str();
+    assert_eq!((status, code), (408, Some("body_timeout")));
+}
+
+#[tokio::test]
+async fn what_would_change_the_answer_is_refused_by_name() {
+    let service = Service::start("");
+    let chat = json!([{"role": "user", "content": "hi"}]);
+    for (path, key, value) in [
+        ("/v1/completions", "logprobs", json!(0)),
+        ("/v1/completions", "echo", json!(true)),
+        ("/v1/completions", "min_p", json!(0.1)),
+        ("/v1/completions", "stop_token_ids", json!([2])),
+        ("/v1/chat/completions", "logprobs", json!(true)),
+        ("/v1/chat/completions", "top_logprobs", json!(2)),
+        ("/v1/chat/completions", "tools", json!([{}])),
+        ("/v1/chat/completions", "functions", json!([{}])),
+        (
+            "/v1/chat/completions",
+            "response_format",
+            json!({"type": "json_object"}),
+        ),
+        ("/v1/chat/completions", "min_p", json!(0.1)),
+    ] {
+        let mut body = json!({"prompt": "hi", "messages": chat, "max_tokens": 1});
+        assert_eq!(service.post(path, body.to_string()).await.0, 200, "{key}");
+        body[key] = value;
+        let (status, answer) = service.post(path, body.to_string()).await;
+        let param = answer["error"]["param"].as_str();
+        assert_eq!((status, param), (400, Some(key)), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn a_full_queue_is_429_with_retry_after() {
-    let service = Service::start("--max-queue 1 --max-batch-rows 1");
-    let body = json!({"model": "echo", "prompt": ["a", "b", "c"], "max_tokens": 3});
-    let response = service
-        .send(post("/v1/completions", body.to_string()))
-        .await;
-    assert_eq!(response.status().as_u16(), 429);
-    let header = response.headers()["retry-after"].to_str().expect("ASCII");
-    assert!(
-        header.parse::<u64>().is_ok_and(|seconds| seconds >= 1),
-        "{header}"
-    );
+    let service = Service::start("--max-queue 1 --max-batch-rows 1 --echo-ttft 3600s");
+    let body = json!({"prompt": "a", "stream": true}).to_string();
+    let ask = || service.send(post("/v1/completions", body.clone()));
+    let running = ask().await;
+    while service.app.admission.waiting() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let waiting = ask().await;
+    let refused = ask().await;
+    assert_eq!(refused.status().as_u16(), 429);
+    assert_eq!(refused.headers()["retry-after"], "1");
+    drop((running, waiting));
+}
+
+#[tokio::test]
+async fn a_request_larger_than_the_queue_is_not_told_to_come_back() {
+    let service = Service::start("--max-queue 1");
+    let body = json!({"prompt": ["a", "b"]}).to_string();
+    let (status, answer) = service.post("/v1/completions", body).await;
+    let error = &answer["error"];
+    assert_eq!((status, error["param"].as_str()), (400, Some("prompt")));
+    let message = "prompt: 2 of them with 2 tokens, at most 1 with 1048576 may wait";
+    assert_eq!(error["message"], message);
 }
 
 #[tokio::test]
@@ -286,11 +342,26 @@ async fn a_server_that_goes_down_refuses_with_503_and_stays_alive() {
     let service = Service::start("");
     service.app.admission.close();
     let body = json!({"model": "echo", "prompt": "a", "max_tokens": 1}).to_string();
+    let response = service.send(post("/v1/completions", body)).await;
+    assert_eq!(response.status().as_u16(), 503);
+    assert_eq!(response.headers()["connection"], "close");
+    assert!(text(response).await.contains(r#""code":"unavailable""#));
+    let (status, body) = service.get("/health/ready").await;
+    assert_eq!((status, body.as_str()), (503, r#"{"status":"draining"}"#));
+    assert_eq!(service.get("/health/live").await.0, 200);
+}
+
+#[tokio::test]
+async fn an_engine_that_ended_answers_503_and_is_neither_ready_nor_alive() {
+    let mut service = Service::start("");
+    service.engine.take().expect("it runs").stop();
+    let body = json!({"prompt": "a"}).to_string();
     let (status, answer) = service.post("/v1/completions", body).await;
     let code = answer["error"]["code"].as_str();
     assert_eq!((status, code), (503, Some("unavailable")));
-    assert_eq!(service.get("/health/ready").await.0, 503);
-    assert_eq!(service.get("/health/live").await.0, 200);
+    for path in ["/health", "/health/live"] {
+        assert_eq!(service.get(path).await.0, 503, "{path}");
+    }
 }
 
 #[tokio::test]

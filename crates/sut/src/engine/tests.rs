@@ -16,12 +16,20 @@ const BAD: u32 = 66;
 /// An id that makes the backend panic.
 const PANIC: u32 = 13;
 
-/// Answers every row with `x` and keeps the number of rows of each step.
+/// An id that makes the whole step fail.
+const BREAK: u32 = 67;
+/// An id that makes the next token the end of the text.
+const LAST: u32 = 99;
+/// The end-of-text token.
+const EOS: u32 = 256;
+
+/// Answers every row with `x` and keeps the number of rows of each step, and all ids it was fed.
 struct Scripted {
     info: BackendInfo,
     kv_free: usize,
     seqs: Vec<Option<usize>>,
     rows_of_steps: Arc<Mutex<Vec<usize>>>,
+    fed: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Backend for Scripted {
@@ -52,15 +60,21 @@ impl Backend for Scripted {
         if step.ids.contains(&BAD) {
             return Err(BackendError::BadRow("id 66".to_owned()));
         }
+        if step.ids.contains(&BREAK) {
+            return Err(BackendError::Step("id 67".to_owned()));
+        }
+        let drawn = |last| if last == LAST { EOS } else { u32::from(b'x') };
+        let mut rest = &step.ids[..];
+        for row in &step.rows {
+            let (ids, tail) = rest.split_at(row.n_ids);
+            rest = tail;
+            next.push(row.draw.then(|| drawn(ids[row.n_ids - 1])));
+        }
+        self.fed.lock().expect("not poisoned").extend(&step.ids);
         self.rows_of_steps
             .lock()
             .expect("not poisoned")
             .push(step.rows.len());
-        next.extend(
-            step.rows
-                .iter()
-                .map(|row| row.draw.then_some(u32::from(b'x'))),
-        );
         Ok(())
     }
 }
@@ -71,6 +85,7 @@ struct World {
     admission: Admission,
     metrics: Arc<Metrics>,
     rows_of_steps: Arc<Mutex<Vec<usize>>>,
+    fed: Arc<Mutex<Vec<u32>>>,
 }
 
 const LIMITS: Limits = Limits {
@@ -81,11 +96,11 @@ const LIMITS: Limits = Limits {
     max_queue_tokens: 10_000,
 };
 
-fn scripted(rows_of_steps: &Arc<Mutex<Vec<usize>>>) -> Loaded {
+fn scripted(rows_of_steps: &Arc<Mutex<Vec<usize>>>, fed: &Arc<Mutex<Vec<u32>>>) -> Loaded {
     let info = BackendInfo {
         max_model_len: 256,
         vocab_size: 512,
-        eos_ids: vec![256],
+        eos_ids: vec![EOS],
         kv_capacity_tokens: LIMITS.kv_tokens,
         kv_block_tokens: 16,
     };
@@ -94,6 +109,7 @@ fn scripted(rows_of_steps: &Arc<Mutex<Vec<usize>>>) -> Loaded {
         kv_free: LIMITS.kv_tokens,
         seqs: Vec::new(),
         rows_of_steps: Arc::clone(rows_of_steps),
+        fed: Arc::clone(fed),
     };
     Loaded {
         backend: Box::new(backend),
@@ -114,7 +130,7 @@ fn parts(metrics: &Arc<Metrics>) -> EngineParts {
 
 fn world() -> World {
     let metrics = Arc::new(Metrics::new("test"));
-    let rows_of_steps = Arc::default();
+    let (rows_of_steps, fed) = (Arc::default(), Arc::default());
     let parts = parts(&metrics);
     let inbox = Arc::clone(&parts.inbox);
     let status = Arc::new(Status::new(clock::now()));
@@ -123,11 +139,26 @@ fn world() -> World {
         vocab_size: 512,
     };
     World {
-        engine: Engine::new(scripted(&rows_of_steps), parts, status),
+        engine: Engine::new(scripted(&rows_of_steps, &fed), parts, status),
         inbox,
         admission: Admission::new(LIMITS, bounds, Arc::clone(&metrics)),
         metrics,
         rows_of_steps,
+        fed,
+    }
+}
+
+fn greedy() -> Params {
+    let sampling = Sampling {
+        temperature: 0.0,
+        top_k: 0,
+        top_p: 1.0,
+        seed: 0,
+    };
+    Params {
+        sampling,
+        stop: Vec::new(),
+        ignore_eos: false,
     }
 }
 
@@ -135,19 +166,8 @@ fn ask(
     admission: &Admission,
     inbox: &Arc<Inbox>,
     prompt: &[u32],
-    max_tokens: usize,
+    (max_tokens, params): (usize, Params),
 ) -> (Answer, OpenRequest) {
-    let sampling = Sampling {
-        temperature: 0.0,
-        top_k: 0,
-        top_p: 1.0,
-        seed: 0,
-    };
-    let params = Params {
-        sampling,
-        stop: Vec::new(),
-        ignore_eos: false,
-    };
     let (open, permits) = admission.admit(&[prompt.len()]).expect("there is room");
     let wishes = Wishes {
         stream: false,
@@ -176,7 +196,11 @@ fn ask(
 
 impl World {
     fn ask(&self, prompt: &[u32], max_tokens: usize) -> (Answer, OpenRequest) {
-        ask(&self.admission, &self.inbox, prompt, max_tokens)
+        self.ask_with(prompt, max_tokens, greedy())
+    }
+
+    fn ask_with(&self, prompt: &[u32], n: usize, params: Params) -> (Answer, OpenRequest) {
+        ask(&self.admission, &self.inbox, prompt, (n, params))
     }
 
     /// Turns until there is nothing to do, a hundred at most.
@@ -199,6 +223,13 @@ fn finished(answer: &mut Answer) -> Delta {
     }
 }
 
+/// Text, tokens and end of a complete answer.
+fn end_of(answer: &mut Answer) -> String {
+    let delta = finished(answer);
+    let finish = delta.finish.expect("it is finished");
+    format!("{:?} {} {finish:?}", delta.text, delta.n_tokens)
+}
+
 #[test]
 fn a_newcomer_joins_at_the_next_step_and_the_finished_leave() {
     let mut world = world();
@@ -209,11 +240,7 @@ fn a_newcomer_joins_at_the_next_step_and_the_finished_leave() {
     // Alone; both; both; alone: the second came a step later and left a step earlier.
     assert_eq!(world.steps(), [1, 2, 2, 1]);
     assert_eq!(finished(&mut first).text, "xxxx");
-    let second = finished(&mut second);
-    assert_eq!(
-        (second.text.as_str(), second.finish),
-        ("xx", Some(Finish::Length))
-    );
+    assert_eq!(end_of(&mut second), "\"xx\" 2 Length");
     assert_eq!(world.metrics.generation_tokens.get(), 6);
 }
 
@@ -241,6 +268,93 @@ fn a_bad_row_fails_alone() {
 }
 
 #[test]
+fn a_step_that_fails_fails_all_its_rows_and_frees_their_cache() {
+    let mut world = world();
+    let (mut first, _open) = world.ask(&[1], 2);
+    let (mut second, _open) = world.ask(&[BREAK], 2);
+    world.run();
+    for answer in [&mut first, &mut second] {
+        assert_eq!(finished(answer).finish, Some(Finish::Failed));
+    }
+    assert_eq!(world.metrics.failed.get(), 2);
+    assert_eq!(world.engine.backend.kv_free_tokens(), LIMITS.kv_tokens);
+    // The engine goes on with what comes next.
+    let (mut third, _open) = world.ask(&[1], 1);
+    world.run();
+    assert_eq!(finished(&mut third).text, "x");
+}
+
+#[test]
+fn a_long_prompt_is_fed_in_chunks_and_draws_once_at_its_end() {
+    let mut world = world();
+    let prompt: Vec<u32> = (200..240).collect();
+    let (mut long, _open) = world.ask(&prompt, 2);
+    let (mut short, _open) = world.ask(&[1], 3);
+    world.run();
+    assert_eq!(finished(&mut long).text, "xx");
+    assert_eq!(finished(&mut short).text, "xxx");
+    // 16 tokens a step: the short one's single token goes first, the prompt gets what is left.
+    assert_eq!(world.steps(), [2, 2, 2, 1]);
+    let fed = world.fed.lock().expect("not poisoned").clone();
+    let (of_prompt, rest): (Vec<u32>, Vec<u32>) = fed.into_iter().partition(|id| *id >= 200);
+    assert_eq!((of_prompt, rest), (prompt, vec![1, 120, 120, 120]));
+    assert_eq!(world.metrics.prompt_tokens.get(), 41);
+    assert_eq!(world.metrics.itl_seconds.get_sample_count(), 3);
+}
+
+#[test]
+fn the_end_of_text_token_ends_the_text_unless_ignored() {
+    let mut world = world();
+    let (mut ended, _open) = world.ask(&[LAST], 5);
+    let params = Params {
+        ignore_eos: true,
+        ..greedy()
+    };
+    let (mut ignored, _open) = world.ask_with(&[LAST], 3, params);
+    world.run();
+    assert_eq!(end_of(&mut ended), "\"\" 1 Stop");
+    assert_eq!(end_of(&mut ignored), "\"xx\" 3 Length");
+    let metrics = &world.metrics;
+    assert_eq!(
+        (metrics.success_stop.get(), metrics.success_length.get()),
+        (1, 1)
+    );
+}
+
+#[test]
+fn a_stop_string_ends_the_text_and_what_was_held_back_for_one_is_given_at_the_end() {
+    let mut world = world();
+    let stop = |stop: &str| Params {
+        stop: vec![stop.to_owned()],
+        ..greedy()
+    };
+    let (mut stopped, _open) = world.ask_with(&[1], 9, stop("xxx"));
+    let (mut held_back, _open) = world.ask_with(&[1], 2, stop("xxx"));
+    world.run();
+    assert_eq!(end_of(&mut stopped), "\"\" 3 Stop");
+    assert_eq!(end_of(&mut held_back), "\"xx\" 2 Length");
+    assert_eq!(world.engine.backend.kv_free_tokens(), LIMITS.kv_tokens);
+}
+
+#[test]
+fn the_first_that_does_not_fit_the_cache_holds_those_behind_it() {
+    let mut world = world();
+    let (mut big, _open) = world.ask(&[1], 160);
+    let (bigger, _open) = world.ask(&[1], 208);
+    let (mut small, _open) = world.ask(&[1], 2);
+    world.engine.turn(clock::now());
+    assert_eq!(world.engine.running.len(), 1);
+    assert_eq!(world.admission.waiting(), 2);
+    for _ in 0..161 {
+        world.engine.turn(clock::now());
+    }
+    assert_eq!(finished(&mut big).n_tokens, 160);
+    assert_eq!(world.admission.waiting(), 0);
+    assert_eq!(finished(&mut small).n_tokens, 2);
+    drop(bigger);
+}
+
+#[test]
 fn a_client_that_left_frees_its_cache_in_the_next_turn_running_or_queued() {
     let mut world = world();
     let mut answers: Vec<_> = (0..5).map(|_| world.ask(&[1, 2], 30)).collect();
@@ -264,11 +378,11 @@ fn a_panicking_backend_answers_every_waiter_and_ends_the_thread() {
         vocab_size: 512,
     };
     let admission = Admission::new(LIMITS, bounds, Arc::clone(&metrics));
-    let rows_of_steps = Arc::default();
+    let (rows_of_steps, fed) = (Arc::default(), Arc::default());
     let (mut engine, _info, _texts) =
-        engine_thread::spawn(move || Ok(scripted(&rows_of_steps)), parts).expect("it starts");
-    let (mut culprit, _open) = ask(&admission, &inbox, &[PANIC], 2);
-    let (mut bystander, _open) = ask(&admission, &inbox, &[1, 2], 200);
+        engine_thread::spawn(move || Ok(scripted(&rows_of_steps, &fed)), parts).expect("it starts");
+    let (mut culprit, _open) = ask(&admission, &inbox, &[PANIC], (2, greedy()));
+    let (mut bystander, _open) = ask(&admission, &inbox, &[1, 2], (200, greedy()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime");
@@ -281,6 +395,6 @@ fn a_panicking_backend_answers_every_waiter_and_ends_the_thread() {
     });
     assert!(!engine.status().is_alive());
     // Whoever comes later is answered too.
-    let (mut late, _open) = ask(&admission, &inbox, &[1], 1);
+    let (mut late, _open) = ask(&admission, &inbox, &[1], (1, greedy()));
     assert_eq!(finished(&mut late).finish, Some(Finish::Aborted));
 }

@@ -360,7 +360,7 @@ fn read_client(section: Section<'_>) -> ClientConfig {
         max_in_flight: section
             .count("max_in_flight", 1)
             .unwrap_or(default.max_in_flight),
-        timeout: section.duration("timeout").unwrap_or(default.timeout),
+        timeout: section.time_limit("timeout").unwrap_or(default.timeout),
         warmup_queries: section
             .count("warmup_queries", 0)
             .unwrap_or(default.warmup_queries),

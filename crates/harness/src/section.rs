@@ -173,6 +173,16 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A duration that something must have: with its unit, and longer than nothing.
+    #[must_use]
+    pub fn time_limit(&self, key: &'static str) -> Option<Nanos> {
+        let limit = self.duration(key)?;
+        if limit > Nanos::ZERO {
+            return Some(limit);
+        }
+        self.refuse(key, self.node(key)?, "a duration above 0")
+    }
+
     /// One of a few words.
     #[must_use]
     pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {

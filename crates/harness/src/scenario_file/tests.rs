@@ -46,6 +46,14 @@ fn set(assignments: &[&str]) -> Overrides {
 }
 
 #[test]
+fn a_timeout_of_nothing_is_a_mistake_in_the_file_not_of_the_endpoint() {
+    check_refused(
+        &GOOD.replace("\"5s\"", "\"0s\""),
+        "s.toml:12:1: client.timeout = \"0s\": expected a duration above 0",
+    );
+}
+
+#[test]
 fn reads_a_whole_file() {
     let file = parse(GOOD, &Overrides::default()).unwrap();
     assert_eq!(

@@ -104,6 +104,9 @@ pub enum UrlError {
     /// A scheme we do not speak.
     #[error("scheme {0}: only http is supported")]
     Scheme(String),
+    /// A port that does not exist.
+    #[error("port {0}: must be 0 to 65535")]
+    Port(String),
     /// Credentials would end in logs and records.
     #[error("a user name or password in the URL is not supported; use headers")]
     UserInfo,

@@ -34,6 +34,13 @@ impl BaseUrl {
         if authority.as_str().contains('@') {
             return Err(UrlError::UserInfo);
         }
+        // The library reads a port it cannot hold as none at all.
+        let after_host = &authority.as_str()[authority.host().len()..];
+        if authority.port_u16().is_none() && !matches!(after_host, "" | ":") {
+            return Err(UrlError::Port(
+                after_host.trim_start_matches(':').to_owned(),
+            ));
+        }
         let path = uri.path().trim_end_matches('/');
         let host = authority
             .host()
@@ -126,6 +133,8 @@ mod tests {
             "127.0.0.1:8000",
             "127.0.0.1:8000: no scheme; write http://host:port",
         );
+        check("http://127.0.0.1:99999", "port 99999: must be 0 to 65535");
+        check("http://[::1]:70000/v1", "port 70000: must be 0 to 65535");
         check("http://", "http://: not a URL; write http://host:port");
         check(
             "http://me:secret@h",

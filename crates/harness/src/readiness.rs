@@ -71,7 +71,7 @@ fn ask(
     let mut last = "no address".to_owned();
     for address in resolve(url)? {
         match get(url, "/v1/models", headers, address) {
-            Err(error) => last = error.to_string(),
+            Err(error) => last = reason(&error),
             Ok((200, body)) => return Ok(Ok(read_models(address, &body))),
             // A server without that route is there all the same.
             Ok((404 | 405 | 501, _)) => return Ok(Ok(read_models(address, b""))),
@@ -89,6 +89,16 @@ fn ask(
         }
     }
     Ok(Err(last))
+}
+
+/// Why a try failed. A timeout of a socket has another name on every system, none of them helpful.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("no answer within {} s", QUESTION_TIMEOUT.as_secs())
+        }
+        _ => error.to_string(),
+    }
 }
 
 fn resolve(url: &BaseUrl) -> Result<Vec<SocketAddr>, EndpointError> {
@@ -198,6 +208,18 @@ fn collect_facts(value: &Value, name: &str, facts: &mut BTreeMap<String, String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_says_nothing_is_not_a_resource_that_is_unavailable() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        let error = read_response(&mut stream).unwrap_err();
+        assert_eq!(reason(&error), "no answer within 10 s");
+    }
 
     #[test]
     fn models_and_facts_are_read() {

@@ -94,7 +94,7 @@ impl Whole<'_> {
             }),
             Key::Usage => {
                 let usage: Option<UsageCount> = map.next_value()?;
-                self.delta.usage_tokens = usage.and_then(|u| u.completion_tokens);
+                self.delta.usage_tokens = usage.and_then(|u| u.completion_tokens).map(i64::from);
                 Ok(())
             }
             Key::Error => {
@@ -119,8 +119,9 @@ impl Whole<'_> {
 
 #[derive(Deserialize)]
 struct UsageCount {
+    /// Unsigned on the wire: a negative count would enter the sums of a whole run.
     #[serde(default)]
-    completion_tokens: Option<i64>,
+    completion_tokens: Option<u32>,
 }
 
 fn error_text(error: &serde_json::Value) -> String {
@@ -361,5 +362,9 @@ mod tests {
             "invalid type: sequence, expected an answer object at line 1 column 1",
         );
         check(r#"{"choices":[}"#, "expected value at line 1 column 13");
+        check(
+            r#"{"usage":{"completion_tokens":-5}}"#,
+            "invalid value: integer `-5`, expected u32 at line 1 column 32",
+        );
     }
 }

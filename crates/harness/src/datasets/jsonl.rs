@@ -24,13 +24,15 @@ impl Jsonl {
     /// # Errors
     /// If the file cannot be read, a line is not an item, or there is none.
     pub fn open(path: &Path, key: &str) -> Result<Self, DatasetError> {
-        let text = std::fs::read_to_string(path).map_err(|source| DatasetError::Read {
+        let bytes = std::fs::read(path).map_err(|source| DatasetError::Read {
             path: path.to_owned(),
             source,
         })?;
         let mut items = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            if line.trim().is_empty() {
+        // Some editors put a byte order mark before everything; it is no part of the first line.
+        let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&bytes);
+        for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            if line.trim_ascii().is_empty() {
                 continue;
             }
             let item = parse_line(line, key).map_err(|reason| DatasetError::Line {
@@ -66,9 +68,9 @@ impl Dataset for Jsonl {
     }
 }
 
-fn parse_line(line: &str, key: &str) -> Result<Item, String> {
+fn parse_line(line: &[u8], key: &str) -> Result<Item, String> {
     let object: serde_json::Map<String, Value> =
-        serde_json::from_str(line).map_err(|error| error.to_string())?;
+        serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let value = object.get(key).ok_or_else(|| {
         let keys: Vec<&str> = object.keys().map(String::as_str).collect();
         format!("no key {key}; the line has {}", keys.join(", "))
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     fn check(line: &str, expected: &str) {
-        let shown = match parse_line(line, "prompt") {
+        let shown = match parse_line(line.as_bytes(), "prompt") {
             Ok(item) => format!("{:?} {:?}", item.prompt, item.max_tokens),
             Err(reason) => reason,
         };
@@ -156,5 +158,32 @@ mod tests {
             "max_tokens = 0: a whole number from 1",
         );
         check("nonsense", "expected ident at line 1 column 2");
+    }
+
+    fn check_file(bytes: &[u8], expected: &str) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let shown = match Jsonl::open(file.path(), "prompt") {
+            Ok(data) => format!("{} items", data.len()),
+            Err(error) => error.to_string(),
+        };
+        let shown = shown.replace(&file.path().display().to_string(), "FILE");
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        check_file(
+            b"\xEF\xBB\xBF{\"prompt\": \"a\"}\r\n\r\n{\"prompt\": \"b\"}",
+            "2 items",
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_no_utf_8_is_named() {
+        check_file(
+            b"{\"prompt\": \"a\"}\n{\"prompt\": \"\xff\"}\n",
+            "FILE:2: invalid unicode code point at line 1 column 13",
+        );
     }
 }

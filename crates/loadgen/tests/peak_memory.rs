@@ -3,10 +3,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use prony_loadgen::clock::MonotonicClock;
+use prony_loadgen::clock::{MonotonicClock, Nanos};
 use prony_loadgen::report::LogSettings;
 use prony_loadgen::sample::{QuerySample, QuerySampleLibrary, SampleIndex};
-use prony_loadgen::scenario::{Phase, Scenario};
+use prony_loadgen::scenario::{Mode, Phase, Scenario};
 use prony_loadgen::settings::{EffectiveSettings, MemoryNeed, TestSettings};
 use prony_loadgen::sut::{Responder, SystemUnderTest};
 use prony_loadgen::{RunOptions, run};
@@ -36,19 +36,28 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-struct Inline;
+/// Answers at once, or stamps its answers an hour late in every second phase after the third.
+#[derive(Default)]
+struct Inline {
+    wavers: bool,
+    phases: AtomicUsize,
+}
 
 impl SystemUnderTest for Inline {
     fn name(&self) -> &str {
         "Inline"
     }
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
-        let now = responder.now();
+        let phase = self.phases.load(Ordering::Relaxed);
+        let late = self.wavers && phase > 3 && phase.is_multiple_of(2);
+        let now = responder.now() + Nanos::from_secs(if late { 3600 } else { 0 });
         for sample in samples {
             responder.complete(sample.id, now, b"", 3);
         }
     }
-    fn flush(&self) {}
+    fn flush(&self) {
+        self.phases.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 struct Numbers(usize);
@@ -68,7 +77,7 @@ impl QuerySampleLibrary for Numbers {
 }
 
 /// Bytes a run took at its peak, and what was estimated.
-fn taken(settings: &TestSettings, n_samples: usize) -> (f64, f64) {
+fn taken(settings: &TestSettings, n_samples: usize, sut: &Inline) -> (f64, f64) {
     let n = n_samples as u64;
     let (eff, _) = EffectiveSettings::derive(settings, n, n);
     let estimated = MemoryNeed::of(&eff, Phase::Performance, n).total_bytes();
@@ -81,13 +90,18 @@ fn taken(settings: &TestSettings, n_samples: usize) -> (f64, f64) {
         ..LogSettings::default()
     });
     let mut library = Numbers(n_samples);
-    run(&options, &mut library, &Inline, &MonotonicClock::start()).expect("sound settings");
+    run(&options, &mut library, sut, &MonotonicClock::start()).expect("sound settings");
     let peak = PEAK.load(Ordering::Relaxed) - before;
     (peak as f64, estimated as f64)
 }
 
 #[test]
-fn the_estimate_is_what_a_run_takes() {
+fn a_run_takes_what_was_estimated() {
+    estimates_hold();
+    a_search_keeps_two_trials();
+}
+
+fn estimates_hold() {
     for scenario in Scenario::ALL {
         for (token_mode, n_samples, n_queries) in [
             (false, 64, 300_000),
@@ -102,11 +116,36 @@ fn the_estimate_is_what_a_run_takes() {
                 use_token_latencies: token_mode,
                 ..TestSettings::default()
             };
-            let (taken, estimated) = taken(&settings, n_samples);
+            let (taken, estimated) = taken(&settings, n_samples, &Inline::default());
             let case = format!("{scenario}, token mode {token_mode}, {n_samples} samples");
             let share = taken / estimated;
             println!("{case}: {taken} of {estimated}: {share:.2}");
             assert!((0.75..=1.02).contains(&share), "{case}: {share}");
         }
     }
+}
+
+/// A search of some thirty trials kept the records of them all until it was over.
+fn a_search_keeps_two_trials() {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        mode: Mode::FindPeakPerformance,
+        min_duration_ms: 0,
+        min_query_count: 20_000,
+        server_target_qps: 1e6,
+        server_find_peak_qps_decimals_of_precision: 0,
+        ..TestSettings::default()
+    };
+    let sut = Inline {
+        wavers: true,
+        ..Inline::default()
+    };
+    let (taken, one_trial) = taken(&settings, 64, &sut);
+    let n_trials = sut.phases.load(Ordering::Relaxed);
+    assert!(n_trials > 15, "{n_trials}");
+    assert!(
+        taken < 2.5 * one_trial,
+        "{n_trials} trials: {:.1}",
+        taken / one_trial
+    );
 }

@@ -56,6 +56,7 @@ impl Run<'_> {
             if reloads {
                 self.load(qsl, &set);
             }
+            let trial = self.phases.len();
             let passed = self.trial(qps, &set).unwrap_or_else(|error| {
                 failure = Some(error);
                 None
@@ -63,8 +64,8 @@ impl Run<'_> {
             if reloads {
                 qsl.unload_samples(&set);
             }
-            if passed == Some(true) {
-                best = Some(self.phases.len() - 1);
+            if self.phases.len() > trial {
+                best = self.keep_best(trial, passed, best, first);
             }
             passed
         });
@@ -101,6 +102,26 @@ impl Run<'_> {
         Ok(passed.filter(|_| !given_up))
     }
 
+    /// The best trial after `trial`, given the one before it. Trials that will not be shown are let
+    /// go of at once: there may be dozens, each as long as a run.
+    fn keep_best(
+        &mut self,
+        trial: usize,
+        passed: Option<bool>,
+        best: Option<usize>,
+        base: usize,
+    ) -> Option<usize> {
+        let (best, not_shown) = match passed {
+            Some(true) => (Some(trial), best),
+            // The base rate is shown even if it fails.
+            _ => (best, (trial != base).then_some(trial)),
+        };
+        if let Some(phase) = not_shown {
+            self.phases[phase].forget_samples();
+        }
+        best
+    }
+
     /// The settings with another rate, everything else derived as before.
     fn at_rate(&self, qps: f64) -> EffectiveSettings {
         let mut effective = self.effective.clone();
@@ -122,17 +143,15 @@ impl Run<'_> {
             }
             _ => {
                 let base = self.phases.get(first)?;
-                let text = base_fails_text(base);
-                self.log.error(key::ERROR_RUNTIME, text);
+                // Called off or without answers, the limits were not judged; the phase's own error
+                // line says what happened.
+                if !base.ends.iter().any(|end| end.abandons_answers()) {
+                    let text = base_fails_text(base);
+                    self.log.error(key::ERROR_RUNTIME, text);
+                }
                 first
             }
         };
-        // The other trials' records are not shown anywhere: only their figures stay.
-        for (i, phase) in self.phases.iter_mut().enumerate().skip(first) {
-            if i != reported {
-                phase.forget_samples();
-            }
-        }
         self.log.results(&self.phases[reported]);
         Some(reported)
     }

@@ -76,6 +76,28 @@ fn a_sut_that_never_fails_ends_the_search() {
     assert!(finished.text().contains("FindPeakPerformance: no further"));
 }
 
+/// The log said "Initial lower bound does not satisfy performance constraints" of a base trial that
+/// was called off.
+#[test]
+fn a_base_trial_called_off_is_not_said_to_be_too_slow() {
+    let clock = VirtualClock::new();
+    let sut = four_servers(&clock);
+    let options = options(TestSettings {
+        mode: Mode::FindPeakPerformance,
+        ..server()
+    });
+    let cancel = options.cancel.clone();
+    clock.at(Nanos::from_ms(500), move || cancel.cancel());
+    let finished = finish(options, &clock, &sut);
+    let text = finished.text();
+    assert!(
+        text.contains("Ending early: The run was canceled."),
+        "{text}"
+    );
+    assert!(!text.contains("does not satisfy"), "{text}");
+    assert!(text.contains("official INVALID, ours INVALID"), "{text}");
+}
+
 #[test]
 fn the_robust_search_around_runs() {
     let search = PeakSearch {

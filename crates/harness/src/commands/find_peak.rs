@@ -6,8 +6,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use prony_loadgen::LoadgenError;
 use prony_loadgen::clock::{Clock, MonotonicClock, Nanos};
-use prony_loadgen::find_peak::robust::{CalledOff, Stopped};
+use prony_loadgen::error::RefusedSetting;
+use prony_loadgen::find_peak::robust::{FINEST_PRECISION, NoTrial, Stopped};
 use prony_loadgen::find_peak::{PeakReport, PeakSearch, TrialResult};
 use prony_loadgen::progress::Cancel;
 use prony_loadgen::scenario::{Mode, Scenario};
@@ -118,11 +120,12 @@ fn robust(
     folder: &Path,
     plan: &RunPlan,
 ) -> Result<ExitStatus, HarnessError> {
+    let search = search(args, file);
+    check(&search)?;
     if folder.join(RESULT_FILE).exists() && !plan.force {
-        return Err(prony_loadgen::LoadgenError::WouldOverwrite(folder.to_owned()).into());
+        return Err(LoadgenError::WouldOverwrite(folder.to_owned()).into());
     }
     results_folder::prepare(folder, plan.force)?;
-    let search = search(args, file);
     terminal::note(&search.budget_text());
     let mut trials = Trials {
         file,
@@ -133,9 +136,7 @@ fn robust(
         failure: None,
     };
     let report = search.run(|qps| trials.run(qps));
-    if let Some(error) = trials.failure {
-        return Err(error);
-    }
+    let failure = what_remains(&report, trials.failure)?;
     let json = to_json(&report);
     results_folder::write(folder, RESULT_FILE, &json)?;
     if args.common.json {
@@ -148,7 +149,10 @@ fn robust(
         terminal::note("the client could not send more: the endpoint's own peak may be higher");
     }
     terminal::note(&format!("results in {}", folder.display()));
-    Ok(status(&report, limited_by_client))
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(status(&report, limited_by_client)),
+    }
 }
 
 fn search(args: &FindPeakArgs, file: &ScenarioFile) -> PeakSearch {
@@ -168,6 +172,57 @@ fn search(args: &FindPeakArgs, file: &ScenarioFile) -> PeakSearch {
     }
 }
 
+/// Hours of trials are not thrown away for one that could not be run: they are reported first.
+/// A rate that is too high to be planned only ends the search.
+fn what_remains(
+    report: &PeakReport,
+    failure: Option<HarnessError>,
+) -> Result<Option<HarnessError>, HarnessError> {
+    match failure {
+        Some(error) if report.trials.is_empty() => Err(error),
+        Some(HarnessError::Loadgen(error @ LoadgenError::RefusedSettings(_))) => {
+            terminal::note(&format!("no higher rate can be run: {error}"));
+            Ok(None)
+        }
+        other => Ok(other),
+    }
+}
+
+/// Every option that contradicts another, at once.
+fn check(search: &PeakSearch) -> Result<(), LoadgenError> {
+    let PeakSearch {
+        start_qps,
+        min_qps,
+        max_qps,
+        precision,
+        ..
+    } = *search;
+    let mut refused = Vec::new();
+    let mut refuse = |name: &str, value: f64, allowed: String| {
+        refused.push(RefusedSetting {
+            name: name.to_owned(),
+            value: value.to_string(),
+            allowed,
+        });
+    };
+    if !(min_qps..=max_qps).contains(&start_qps) {
+        let allowed = format!("from --min {min_qps} to --max {max_qps}");
+        refuse("--start", start_qps, allowed);
+    }
+    if precision < FINEST_PRECISION {
+        refuse(
+            "--precision",
+            precision,
+            format!("at least {FINEST_PRECISION}"),
+        );
+    }
+    if refused.is_empty() {
+        Ok(())
+    } else {
+        Err(LoadgenError::RefusedSettings(refused))
+    }
+}
+
 /// Runs the trials, each in a folder of its own.
 struct Trials<'a> {
     file: &'a ScenarioFile,
@@ -181,7 +236,7 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    fn run(&mut self, qps: f64) -> Result<TrialResult, CalledOff> {
+    fn run(&mut self, qps: f64) -> Result<TrialResult, NoTrial> {
         let n = self.client_limited.len() + 1;
         let mut file = self.file.clone();
         file.settings.mode = Mode::PerformanceOnly;
@@ -190,10 +245,10 @@ impl Trials<'_> {
         let start = self.clock.now();
         let record = runner::execute(&file, &folder, self.plan).map_err(|error| {
             self.failure = Some(error);
-            CalledOff
+            NoTrial::CannotRun
         })?;
         if record.verdict.canceled {
-            return Err(CalledOff);
+            return Err(NoTrial::CalledOff);
         }
         let result = judged(&record, self.clock.now() - start);
         let why = result.reasons.first().map_or("", String::as_str);
@@ -280,6 +335,7 @@ fn stopped(stopped: Stopped) -> &'static str {
         Stopped::AtMaximum => "the highest rate allowed passes",
         Stopped::BelowMinimum => "the lowest rate allowed fails",
         Stopped::Canceled => "canceled",
+        Stopped::CannotRun => "the next trial could not be run",
     }
 }
 
@@ -390,5 +446,20 @@ mod tests {
         assert_eq!(status(&report, true), ExitStatus::ClientLimited);
         report.fails_at_qps = None;
         assert!(!edge_is_the_clients(&report, &[true, true, true]));
+    }
+
+    /// The search went up until a plan did not fit into memory, and the trials before were lost.
+    #[test]
+    fn a_trial_that_cannot_be_run_does_not_cost_the_others() {
+        let refused = || HarnessError::from(LoadgenError::RefusedSettings(Vec::new()));
+        let gone = || HarnessError::NotServer(Scenario::Offline);
+        let first = PeakReport {
+            trials: Vec::new(),
+            ..report()
+        };
+        assert!(what_remains(&first, Some(refused())).is_err());
+        assert!(matches!(what_remains(&report(), Some(refused())), Ok(None)));
+        assert!(matches!(what_remains(&report(), Some(gone())), Ok(Some(_))));
+        assert!(matches!(what_remains(&first, None), Ok(None)));
     }
 }

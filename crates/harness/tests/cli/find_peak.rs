@@ -99,6 +99,23 @@ fn a_search_between_two_rates_ends_with_a_report() {
     assert_eq!(again.status.code(), Some(2), "results are not overwritten");
 }
 
+/// A start outside the limits was tried all the same, and a bracket finer than the numbers it is
+/// made of was halved without end.
+#[test]
+fn options_that_contradict_each_other_are_refused_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = dir.path().join("out");
+    let more = ["--min", "150", "--max", "120", "--precision", "1e-20"];
+    let ran = find_peak(SCENARIO, slow(), &out, &more);
+    assert_eq!(ran.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stderr),
+        "prony: --start = 100: from --min 150 to --max 120\n\
+         --precision = 0.00000000000000000001: at least 0.0001\n"
+    );
+    assert!(!out.exists());
+}
+
 #[test]
 fn a_budget_too_small_for_one_trial() {
     let dir = tempfile::tempdir().expect("a folder");

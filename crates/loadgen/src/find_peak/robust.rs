@@ -67,6 +67,8 @@ pub enum Stopped {
     BelowMinimum,
     /// Called off.
     Canceled,
+    /// The next trial could not be run.
+    CannotRun,
 }
 
 /// The outcome of a search.
@@ -84,9 +86,18 @@ pub struct PeakReport {
     pub took: Nanos,
 }
 
-/// The closure's word for "called off".
+/// The closure's word for "no trial".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CalledOff;
+pub enum NoTrial {
+    /// The search was called off.
+    CalledOff,
+    /// This one cannot be run: too many queries for the memory, an endpoint that is gone.
+    CannotRun,
+}
+
+/// Finest [`PeakSearch::precision`]: no run tells rates apart that are closer, and a bracket
+/// cannot be narrower than the numbers it is made of.
+pub const FINEST_PRECISION: f64 = 1e-4;
 
 /// Bisecting with single runs ends here, in multiples of the precision.
 const EDGE: f64 = 4.0;
@@ -149,7 +160,7 @@ impl PeakSearch {
     }
 
     /// Searches; `trial` runs the test at a rate.
-    pub fn run(&self, trial: impl FnMut(f64) -> Result<TrialResult, CalledOff>) -> PeakReport {
+    pub fn run(&self, trial: impl FnMut(f64) -> Result<TrialResult, NoTrial>) -> PeakReport {
         let mut search = Search {
             plan: self,
             trial,
@@ -182,7 +193,7 @@ struct Search<'a, T> {
     upper: Option<f64>,
 }
 
-impl<T: FnMut(f64) -> Result<TrialResult, CalledOff>> Search<'_, T> {
+impl<T: FnMut(f64) -> Result<TrialResult, NoTrial>> Search<'_, T> {
     fn find(&mut self) -> Result<Stopped, Stopped> {
         loop {
             if let Some(end) = self.bracket()? {
@@ -295,7 +306,10 @@ impl<T: FnMut(f64) -> Result<TrialResult, CalledOff>> Search<'_, T> {
         if self.plan.budget.is_some_and(|budget| ends_at > budget) {
             return Err(Stopped::OutOfTime);
         }
-        let result = (self.trial)(qps).map_err(|CalledOff| Stopped::Canceled)?;
+        let result = (self.trial)(qps).map_err(|no_trial| match no_trial {
+            NoTrial::CalledOff => Stopped::Canceled,
+            NoTrial::CannotRun => Stopped::CannotRun,
+        })?;
         self.took += result.took;
         self.trials.push(Trial { qps, result });
         Ok(())

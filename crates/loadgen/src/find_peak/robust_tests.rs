@@ -79,8 +79,25 @@ fn stops_at_the_limits_and_when_called_off() {
         (Stopped::BelowMinimum, None)
     );
     assert_eq!(report.confidence_text(), "no rate tried was VALID");
-    let report = search().run(|_| Err(CalledOff));
+    let report = search().run(|_| Err(NoTrial::CalledOff));
     assert_eq!(report.stopped, Stopped::Canceled);
+    let mut n = 0;
+    let report = search().run(|qps| {
+        n += 1;
+        match n {
+            1 | 2 => Ok(TrialResult {
+                passed: true,
+                completed_qps: qps,
+                reasons: Vec::new(),
+                took: Nanos::from_secs(1),
+            }),
+            _ => Err(NoTrial::CannotRun),
+        }
+    });
+    assert_eq!(
+        (report.stopped, report.peak_qps),
+        (Stopped::CannotRun, Some(200.0))
+    );
 }
 
 #[test]

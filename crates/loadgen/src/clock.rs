@@ -12,7 +12,8 @@ use std::time::Duration;
 
 /// A point in time (since the clock's origin) or a difference, in nanoseconds.
 ///
-/// Signed, because a completion can be stamped before a sample was due.
+/// Signed, because a completion can be stamped before a sample was due. Sums and differences stop
+/// at the ends of the range: a time limit of `i64::MAX` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub i64);
 
@@ -48,20 +49,20 @@ impl Nanos {
 impl Add for Nanos {
     type Output = Self;
     fn add(self, rhs: Self) -> Self {
-        Self(self.0 + rhs.0)
+        Self(self.0.saturating_add(rhs.0))
     }
 }
 
 impl Sub for Nanos {
     type Output = Self;
     fn sub(self, rhs: Self) -> Self {
-        Self(self.0 - rhs.0)
+        Self(self.0.saturating_sub(rhs.0))
     }
 }
 
 impl AddAssign for Nanos {
     fn add_assign(&mut self, rhs: Self) {
-        self.0 += rhs.0;
+        *self = *self + rhs;
     }
 }
 

@@ -15,6 +15,9 @@ pub const SECOND_PERCENTILE: f64 = 0.99;
 /// Chance below which "no slower than asked" is believed: the f64 0.010000000000000009, not 0.01.
 const DOUBT: f64 = 1.0 - CONFIDENCE;
 
+/// More than any run has; beyond it sums of counts would overflow.
+const MOST_QUERIES: f64 = (1_u64 << 60) as f64;
+
 /// Chance that at most `n_over` of `n_queries` are over the limit, each with chance
 /// 1 − `percentile`.
 ///
@@ -60,7 +63,8 @@ pub fn chance_of_at_most(n_over: u64, n_queries: u64, percentile: f64) -> f64 {
 /// Fewest queries under the limit that make a run with `n_over` queries over it believable:
 /// the smallest h with `chance_of_at_most(n_over, h + n_over) < 1 − 0.99`.
 ///
-/// `None` if no number would do (percentile 1 and above) or any would (0 and below).
+/// `None` if no number would do (percentile 1 and above, or a hair below) or any would (0 and
+/// below).
 /// Example: percentile 0.5, none over: 0.5^7 = 0.0078 < 0.01 < 0.5^6 = 0.0156 → 7.
 #[must_use]
 pub fn under_needed(n_over: u64, percentile: f64) -> Option<u64> {
@@ -69,7 +73,11 @@ pub fn under_needed(n_over: u64, percentile: f64) -> Option<u64> {
     }
     let enough = |h: u64| chance_of_at_most(n_over, h + n_over, percentile) < DOUBT;
     // Doubling from the mean: the answer is within a few standard deviations of it.
-    let mut high = ((n_over as f64 * percentile / (1.0 - percentile)) as u64).max(1);
+    let mean = n_over as f64 * percentile / (1.0 - percentile);
+    if mean > MOST_QUERIES {
+        return None;
+    }
+    let mut high = (mean as u64).max(1);
     let mut low = 0; // Invariant: `low` queries are too few (with none under, the chance is 1).
     let mut step = 8 + (high as f64).sqrt() as u64;
     while !enough(high) {
@@ -316,6 +324,8 @@ mod tests {
     #[test]
     fn percentiles_no_run_can_meet() {
         assert_eq!(under_needed(0, 1.0), None);
+        // The largest f64 below 1: ten million over it would need 9e22 under it.
+        assert_eq!(under_needed(10_000_000, 1.0 - f64::EPSILON / 2.0), None);
         assert_eq!(most_over_allowed(1_000_000, 1.0), None);
         assert!(!Check::limit(0, 1_000_000, 1.0).met());
     }

@@ -306,15 +306,12 @@ impl Issuer<'_> {
 
     fn wait_longer_for_answers(&self, wanted: u64, start: Nanos) -> Result<(), EndReason> {
         let counters = self.counters();
-        let asked_at = self.time.now();
         let limit = self.rules.time_limit.map(|limit| start + limit);
+        let mut silence = Silence::from(self.time.now(), counters);
         counters.wake_at(Some(wanted));
         let end = loop {
-            let heard = counters.last_activity().max(asked_at);
-            let silent = self
-                .rules
-                .lost_sample_timeout
-                .map(|timeout| heard + timeout);
+            let timeout = self.rules.lost_sample_timeout;
+            let silent = timeout.map(|timeout| silence.since + timeout);
             let wait = Wait {
                 until: [limit, silent].into_iter().flatten().min(),
                 spin: Nanos::ZERO,
@@ -334,9 +331,8 @@ impl Issuer<'_> {
                 Wake::Ready => break Ok(()),
                 Wake::Stuck => break Err(EndReason::Lost),
                 Wake::Due => {
-                    let heard = counters.last_activity().max(asked_at);
-                    let timeout = self.rules.lost_sample_timeout;
-                    if timeout.is_some_and(|timeout| now >= heard + timeout) {
+                    silence.listen(now, counters);
+                    if timeout.is_some_and(|timeout| now >= silence.since + timeout) {
                         break Err(EndReason::Lost);
                     }
                 }
@@ -349,6 +345,32 @@ impl Issuer<'_> {
     #[inline]
     fn counters(&self) -> &Counters {
         self.recorder.counters()
+    }
+}
+
+/// Since when nothing was heard from the SUT.
+struct Silence {
+    since: Nanos,
+    /// The latest stamp that was looked at.
+    stamp: Nanos,
+}
+
+impl Silence {
+    fn from(now: Nanos, counters: &Counters) -> Self {
+        Self {
+            since: now,
+            stamp: counters.last_activity(),
+        }
+    }
+
+    /// Stamps are the SUT's word: one that lies ahead counts as heard now, and only once, or the
+    /// wait for a lost sample would last until that time comes.
+    fn listen(&mut self, now: Nanos, counters: &Counters) {
+        let stamp = counters.last_activity();
+        if stamp != self.stamp {
+            self.stamp = stamp;
+            self.since = stamp.min(now).max(self.since);
+        }
     }
 }
 

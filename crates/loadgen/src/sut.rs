@@ -46,23 +46,31 @@ impl Responder {
     /// When the request went out (first byte handed to the socket).
     #[inline]
     pub fn sent(&self, id: SampleId, at: Nanos) {
-        self.recorder.sent(id, at);
+        self.recorder.sent(id, in_reach(at));
     }
 
     /// The first output token arrived at `at`; `data` is kept only if this sample is logged.
     /// Recorded in token mode only.
     pub fn first_token(&self, id: SampleId, at: Nanos, data: &[u8]) {
-        self.recorder.first_token(id, at, data);
+        self.recorder.first_token(id, in_reach(at), data);
     }
 
     /// The answer is complete; `data` is kept only if this sample is logged, and copied then.
     #[inline]
     pub fn complete(&self, id: SampleId, at: Nanos, data: &[u8], n_tokens: i64) {
-        self.recorder.complete(id, at, data, n_tokens);
+        self.recorder.complete(id, in_reach(at), data, n_tokens);
     }
 
     /// The sample failed; `detail` is kept for the first few of each kind.
     pub fn fail(&self, id: SampleId, at: Nanos, kind: FailureKind, detail: &str) {
-        self.recorder.fail(id, at, kind, detail);
+        self.recorder.fail(id, in_reach(at), kind, detail);
     }
+}
+
+/// Stamps are the SUT's word: held within 73 years of the clock's origin, so that none of them
+/// reads as "never" and no sum or difference of two overflows.
+#[inline]
+fn in_reach(at: Nanos) -> Nanos {
+    const FAR: i64 = i64::MAX / 4;
+    Nanos(at.0.clamp(-FAR, FAR))
 }

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use prony_loadgen::clock::{Clock, MonotonicClock, Nanos, WaitPolicy};
 use prony_loadgen::incident::Incident;
 use prony_loadgen::recorder::SampleStatus;
-use prony_loadgen::sample::{QuerySample, QuerySampleLibrary, SampleIndex};
+use prony_loadgen::sample::{QuerySample, QuerySampleLibrary, SampleId, SampleIndex};
 use prony_loadgen::scenario::Scenario;
 use prony_loadgen::settings::TestSettings;
 use prony_loadgen::sut::{Responder, SystemUnderTest};
@@ -127,6 +128,93 @@ fn server_is_never_early() {
     let columns = &outcome.phases[0].columns;
     let mut pairs = columns.issued_ns.iter().zip(&columns.due_ns);
     assert!(pairs.all(|(issued, due)| issued >= due));
+}
+
+/// Answers with whatever stamp it was given, inside the call but for the second sample; never
+/// answers sample `lost`.
+struct Stamping {
+    at: Nanos,
+    lost: Option<u64>,
+}
+
+impl Stamping {
+    fn answer(&self, id: SampleId, responder: &Responder) {
+        // Where one is lost, only the late answer's stamp makes no sense.
+        let sound = self.lost.is_some() && id.0.get() != 2;
+        let at = if sound { responder.now() } else { self.at };
+        responder.sent(id, at);
+        responder.first_token(id, responder.now(), &[]);
+        let responder = responder.clone();
+        let complete = move || responder.complete(id, at, &[], i64::MAX);
+        if id.0.get() == 2 {
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                complete();
+            });
+        } else {
+            complete();
+        }
+    }
+}
+
+impl SystemUnderTest for Stamping {
+    fn name(&self) -> &str {
+        "Stamping"
+    }
+    fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+        for sample in samples {
+            if Some(sample.id.0.get()) != self.lost {
+                self.answer(sample.id, responder);
+            }
+        }
+    }
+    fn flush(&self) {}
+}
+
+fn run_stamping(scenario: Scenario, sut: &Stamping) -> Outcome {
+    let mut options = RunOptions::new(TestSettings {
+        scenario,
+        min_duration_ms: 0,
+        min_query_count: 20,
+        server_target_qps: 20_000.0,
+        use_token_latencies: true,
+        ..TestSettings::default()
+    });
+    options.lost_sample_timeout = Some(Nanos::from_ms(200));
+    options.phase_time_limit = Some(Nanos(i64::MAX));
+    run(&options, &mut Numbers, sut, &MonotonicClock::start()).expect("sound")
+}
+
+/// Stamps at the ends of the range, sums of token counts and limits beyond it: none overflows.
+#[test]
+fn stamps_and_limits_without_sense_are_survived() {
+    for scenario in Scenario::ALL {
+        for at in [i64::MIN, -1, i64::MAX] {
+            let sut = Stamping {
+                at: Nanos(at),
+                lost: None,
+            };
+            let outcome = run_stamping(scenario, &sut);
+            let phase = outcome.result().expect("a result");
+            let statuses = &phase.columns.status;
+            let completed = |status: &SampleStatus| *status == SampleStatus::Completed;
+            assert!(statuses.iter().all(completed), "{scenario} {at}");
+        }
+    }
+}
+
+/// An answer stamped centuries ahead counted as heard of in the meantime: the sample lost after it
+/// was waited for until then.
+#[test]
+fn a_stamp_that_lies_ahead_does_not_put_off_the_time_out() {
+    for scenario in Scenario::ALL {
+        let sut = Stamping {
+            at: Nanos(i64::MAX),
+            lost: Some(3),
+        };
+        let outcome = run_stamping(scenario, &sut);
+        assert_eq!(outcome.phases[0].lost.len(), 1, "{scenario}");
+    }
 }
 
 #[test]

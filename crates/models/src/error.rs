@@ -119,6 +119,16 @@ pub enum ModelError {
     /// LibTorch refused an operation.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
+    /// The system has no memory for a cache of this size.
+    #[error("key/value cache of {tokens} tokens: {bytes} bytes: {source}")]
+    CacheMemory {
+        /// Tokens it was to hold.
+        tokens: usize,
+        /// What they take.
+        bytes: u64,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// The key/value cache has no room for the tokens asked for.
     #[error("key/value cache: {needed} tokens needed, {free} of {capacity} free")]
     KvExhausted {
@@ -168,7 +178,7 @@ pub enum ModelError {
         row: usize,
     },
     /// A model that computes no numbers any more; no request can be blamed for it.
-    #[error("none of {vocab_size} logits is a number")]
+    #[error("the largest of {vocab_size} logits is not a finite number")]
     NoLogits {
         /// Length of the row.
         vocab_size: usize,

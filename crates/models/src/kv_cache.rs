@@ -36,13 +36,17 @@ impl Shared {
 
 impl BlockPool {
     /// A pool with room for at least `capacity_tokens` tokens.
+    ///
+    /// # Panics
+    /// For 2^36 tokens or more: loading has refused that many for lack of memory.
     pub fn new(capacity_tokens: usize) -> Self {
         let n_blocks = capacity_tokens.div_ceil(BLOCK_TOKENS);
+        let n_blocks = u32::try_from(n_blocks).expect("fewer than 2^32 blocks");
         // The list is a stack: block 0 goes out first, and freed blocks are reused while warm.
-        let free = (0..n_blocks as u32).rev().collect();
+        let free = (0..n_blocks).rev().collect();
         Self {
             shared: Arc::new(Shared {
-                n_blocks,
+                n_blocks: n_blocks as usize,
                 free: Mutex::new(free),
             }),
         }

@@ -133,6 +133,11 @@ pub fn load_from(
             let generation = config::generation_eos_ids(&folder.join("generation_config.json"))?;
             if !generation.is_empty() {
                 config.eos_ids = generation;
+                let problems = config.contradictions();
+                if !problems.is_empty() {
+                    let path = folder.join("generation_config.json");
+                    return Err(ModelError::Config { path, problems });
+                }
             }
             (
                 config,
@@ -145,6 +150,9 @@ pub fn load_from(
     let fits = config.head_dim.is_multiple_of(16);
     let compute = Arc::new(compute(options, fits)?);
     let capacity = options.kv_capacity_tokens;
+    if options.device == Device::Cpu {
+        check_cache_memory(&config, options)?;
+    }
     let decoder = registry::build_decoder(&config, &mut weights, &compute, capacity)?;
     let info = decoder.info().clone();
     let TextParts {
@@ -161,6 +169,32 @@ pub fn load_from(
         eos_text,
         info,
     })
+}
+
+/// Asks the system whether it would give the whole cache, which is taken layer by layer and filled
+/// much later: refused here it is one line, refused there a crash.
+///
+/// # Errors
+/// [`ModelError::CacheMemory`].
+fn check_cache_memory(config: &ModelConfig, options: &LoadOptions) -> Result<(), ModelError> {
+    let tokens = options.kv_capacity_tokens;
+    // Each size is at most 2^30, but not all their products.
+    let sizes = [
+        tokens,
+        2 * options.dtype.size(),
+        config.n_layers,
+        config.n_kv_heads,
+        config.head_dim,
+    ];
+    let bytes = sizes.into_iter().fold(1, usize::saturating_mul);
+    match memmap2::MmapMut::map_anon(bytes.max(1)) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(ModelError::CacheMemory {
+            tokens,
+            bytes: bytes as u64,
+            source,
+        }),
+    }
 }
 
 /// Prepares the device; our own loops are used where they can and `fits` allows them.
@@ -245,5 +279,21 @@ mod tests {
         }
         // A folder that exists wins over a repository of the same name.
         assert_eq!(parse("src/layers"), ModelSource::Path("src/layers".into()));
+    }
+
+    #[test]
+    fn a_cache_larger_than_any_memory_is_refused_before_it_is_taken() {
+        let tiny = "../../tests/golden/models/tiny/llama_gqa_tied";
+        let options = LoadOptions {
+            dtype: Dtype::F32,
+            device: Device::Cpu,
+            threads: 1,
+            kv_capacity_tokens: 1 << 42,
+            own_kernels: true,
+        };
+        let refused = load(&ModelSource::Path(tiny.into()), &options).map(|_| ());
+        let text = refused.expect_err("no machine has it").to_string();
+        let start = "key/value cache of 4398046511104 tokens: ";
+        assert!(text.starts_with(start), "{text}");
     }
 }

@@ -96,9 +96,12 @@ impl Sampler {
     /// Ties go to the lower id, and a logit that is not a number is never chosen.
     ///
     /// # Errors
-    /// [`ModelError::NoLogits`] where no logit is a number: the model is broken, not the request.
+    /// [`ModelError::NoLogits`] where no logit is a number or the largest is infinite: the model is
+    /// broken, not the request.
     pub fn next_token(&mut self, logits: &[f32]) -> Result<NextToken, ModelError> {
-        let best = argmax(logits).ok_or(ModelError::NoLogits {
+        // Infinite ones come from a model that overflows: no probability belongs to them.
+        let best = argmax(logits).filter(|&best| logits[best].is_finite());
+        let best = best.ok_or(ModelError::NoLogits {
             vocab_size: logits.len(),
         })?;
         let max = logits[best];

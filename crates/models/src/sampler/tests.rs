@@ -68,7 +68,10 @@ fn greedy_takes_the_first_of_the_largest_numbers() {
         );
     }
     let broken = Sampler::greedy().next_token(&[nan, nan]).unwrap_err();
-    assert_eq!(broken.to_string(), "none of 2 logits is a number");
+    assert_eq!(
+        broken.to_string(),
+        "the largest of 2 logits is not a finite number"
+    );
 }
 
 /// logits ln(1), ln(2), ln(5): probabilities 1/8, 2/8, 5/8, whatever the temperature.
@@ -168,4 +171,25 @@ fn impossible_parameters_are_refused() {
     for (p, expected) in cases {
         assert_eq!(Sampler::new(p).unwrap_err().to_string(), expected);
     }
+}
+
+#[test]
+fn infinite_logits_are_a_broken_model_not_a_panic() {
+    let params = SamplingParams {
+        temperature: 1.0,
+        ..SamplingParams::default()
+    };
+    for logits in [[0.0, f32::INFINITY], [f32::NEG_INFINITY; 2]] {
+        for mut sampler in [Sampler::greedy(), Sampler::new(params).unwrap()] {
+            let refused = sampler.next_token(&logits);
+            assert!(
+                matches!(refused, Err(ModelError::NoLogits { vocab_size: 2 })),
+                "{refused:?}"
+            );
+        }
+    }
+    // Tokens that are ruled out are fine as long as one is not.
+    let mut sampler = Sampler::new(params).unwrap();
+    let next = sampler.next_token(&[f32::NEG_INFINITY, 1.0]).unwrap();
+    assert_eq!((next.id, next.logprob), (1, 0.0));
 }

@@ -116,6 +116,22 @@ fn configurations_that_do_not_fit_the_weights() {
         );
     };
     check(stranger, &["MambaForCausalLM", "LlamaForCausalLM"]);
+    let endless = |model: &Path| {
+        let text = r#"{"eos_token_id": [2, 4000000000]}"#;
+        fs::write(model.join("generation_config.json"), text).expect("written");
+    };
+    check(
+        endless,
+        &["generation_config.json", "eos_token_id 4000000000"],
+    );
+    let no_text = |model: &Path| {
+        fs::write(model.join("generation_config.json"), b"\xff").expect("written");
+    };
+    check(no_text, &["generation_config.json", "UTF-8"]);
+    let no_template = |model: &Path| {
+        fs::write(model.join("chat_template.jinja"), b"\xff").expect("written");
+    };
+    check(no_template, &["chat_template.jinja", "UTF-8"]);
     let no_json = |model: &Path| fs::write(model.join("config.json"), "{").expect("written");
     check(no_json, &["config.json"]);
 }

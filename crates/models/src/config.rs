@@ -135,6 +135,13 @@ impl ModelConfig {
                 self.n_heads, self.n_kv_heads
             ));
         }
+        // A text would never end by such a token.
+        let vocab = self.vocab_size;
+        for id in self.eos_ids.iter().filter(|id| **id as usize >= vocab) {
+            problems.push(format!(
+                "eos_token_id {id}: must be below vocab_size {vocab}"
+            ));
+        }
         if !self.head_dim.is_multiple_of(2) {
             problems.push(format!(
                 "head_dim {}: rotary pairs need an even one",
@@ -355,6 +362,22 @@ impl RawRope {
     }
 }
 
+/// A side file that a model need not have. One that is there but cannot be read is an error:
+/// without its end ids or its template the model would answer something else.
+///
+/// # Errors
+/// [`ModelError::Io`].
+pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>, ModelError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ModelError::Io {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
 /// End ids of `generation_config.json`, which generation follows before `config.json`.
 ///
 /// # Errors
@@ -364,7 +387,7 @@ pub(crate) fn generation_eos_ids(path: &Path) -> Result<Vec<u32>, ModelError> {
     struct Raw {
         eos_token_id: Option<Ids>,
     }
-    let Ok(text) = std::fs::read_to_string(path) else {
+    let Some(text) = read_if_there(path)? else {
         return Ok(Vec::new());
     };
     let raw: Raw = serde_json::from_str(&text).map_err(|e| ModelError::Malformed {

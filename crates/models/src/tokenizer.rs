@@ -13,6 +13,7 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer};
 
+use crate::config::read_if_there;
 use crate::error::ModelError;
 use crate::gguf::GgufFile;
 
@@ -51,7 +52,7 @@ pub fn from_folder(folder: &Path) -> Result<TextParts, ModelError> {
     tokenizer.with_padding(None);
     let config = RawTokenizerConfig::read(&folder.join("tokenizer_config.json"))?;
     // The file of its own is the newer way and wins, as in transformers.
-    let template = std::fs::read_to_string(folder.join("chat_template.jinja")).ok();
+    let template = read_if_there(&folder.join("chat_template.jinja"))?;
     Ok(TextParts {
         tokenizer,
         chat_template: template.or(config.chat_template.and_then(RawTemplate::main)),
@@ -82,7 +83,7 @@ struct RawTokenizerConfig {
 
 impl RawTokenizerConfig {
     fn read(path: &Path) -> Result<Self, ModelError> {
-        let Ok(text) = std::fs::read_to_string(path) else {
+        let Some(text) = read_if_there(path)? else {
             return Ok(Self::default());
         };
         serde_json::from_str(&text).map_err(|e| ModelError::Malformed {

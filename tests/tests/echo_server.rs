@@ -224,6 +224,26 @@ fn sigterm_lets_a_running_stream_finish_and_exits_0() {
 }
 
 #[test]
+fn a_second_signal_ends_a_server_that_waits_for_half_a_request() {
+    let mut server = Server::echo(&[]);
+    let mut socket = TcpStream::connect(server.address()).expect("connects");
+    let half = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{";
+    socket.write_all(half.as_bytes()).expect("sends");
+    // Answered after the half request was read: connections are served in turn.
+    assert_eq!(
+        request(server.address(), "GET", "/health", None).status,
+        200
+    );
+    server.signal(libc::SIGTERM);
+    // The listener closes when the drain is over: from then on only that socket is waited for.
+    while TcpStream::connect(server.address()).is_ok() {
+        std::thread::yield_now();
+    }
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait(SOON).code(), Some(1));
+}
+
+#[test]
 fn a_port_in_use_is_one_line_and_exit_code_2() {
     let server = Server::echo(&[]);
     let port = server.address().rsplit(':').next().expect("a port");

@@ -58,6 +58,11 @@ pub fn serve(config: Config) -> Result<(), SutError> {
     tracing::info!(model = app.model_name, max_model_len, "ready");
     let ended = runtime.block_on(run(&config, listener, &app, engine));
     shut_down(runtime);
+    if app.status.is_alive() {
+        // A step that does not end: the destructors that run at exit must not meet it.
+        tracing::error!("the engine did not stop");
+        end_at_once();
+    }
     ended
 }
 
@@ -172,8 +177,10 @@ async fn run(
             .with_graceful_shutdown(stopped)
             .await
     });
-    print(&format!("listening on http://{address}\n"))?;
+    let told = print(&format!("listening on http://{address}\n"));
     let outcome = tokio::select! {
+        biased;
+        () = std::future::ready(()), if told.is_err() => told,
         () = signals.next() => drain(config, app, &mut signals, &mut engine).await,
         () = engine.ended() => Err(SutError::EngineFailed),
         // The server task ends by itself only if it panicked.
@@ -187,8 +194,12 @@ async fn run(
         let _ = stopping.await;
         while server.join_next().await.is_some() {}
     };
-    if tokio::time::timeout(FLUSH_TIMEOUT, flushed).await.is_err() {
-        tracing::warn!("connections were cut before their answers had left");
+    tokio::select! {
+        () = flushed => {}
+        () = tokio::time::sleep(FLUSH_TIMEOUT) => {
+            tracing::warn!("connections were cut before their answers had left");
+        }
+        () = signals.next() => end_at_once(),
     }
     outcome
 }

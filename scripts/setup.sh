@@ -169,7 +169,15 @@ setup_models() {
         models
 }
 
+clean_up() { # what a run that was killed outright has left half done
+    local part
+    for part in .libtorch.part.* .models.part.* "$CACHE"/.part.*; do
+        [ ! -d "$part" ] || kill -0 "${part##*.}" 2>/dev/null || rm -rf "$part"
+    done
+}
+
 check_tools
+clean_up
 setup_libtorch
 setup_models
 say "ready: libtorch $WANT_TORCH, models in .models/"

@@ -42,6 +42,26 @@ fn a_second_run_needs_no_network() {
 }
 
 #[test]
+fn what_a_killed_run_left_half_unpacked_is_removed() {
+    let cache = tempfile::tempdir().expect("a folder");
+    // No process has a number as large as this.
+    let left = [
+        root().join(".models.part.99999999"),
+        cache.path().join(".part.99999999"),
+    ];
+    for folder in &left {
+        fs::create_dir_all(folder.join("half")).expect("a folder");
+    }
+    let own = std::env::var("LIBTORCH").unwrap_or_default();
+    let path = cache.path().to_string_lossy();
+    let output = setup(&[("LIBTORCH", &own), ("PRONY_CACHE", &path)]);
+    assert!(output.status.success(), "{output:?}");
+    for folder in &left {
+        assert!(!folder.exists(), "{}", folder.display());
+    }
+}
+
+#[test]
 fn a_libtorch_that_is_none_or_another_version_is_named() {
     refused(
         &[("LIBTORCH", "/no/such/libtorch")],

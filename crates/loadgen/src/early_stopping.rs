@@ -215,7 +215,7 @@ pub enum Check {
         n_queries: u64,
         /// The run's own percentile.
         first: TailEstimate,
-        /// The 99th percentile as well; SingleStream only.
+        /// The 99th percentile as well; SingleStream only, and only if the first was found.
         second: Option<TailEstimate>,
     },
 }

@@ -66,6 +66,11 @@ prop_compose! {
             schedule_rng_seed: seeds[2],
             ..counts
         };
+        let refused = scenario == Scenario::MultiStream && settings.performance_issue_unique;
+        let settings = TestSettings {
+            sample_concatenate_permutation: settings.sample_concatenate_permutation && !refused,
+            ..settings
+        };
         let flavour = if old { StdlibFlavour::Gcc10 } else { StdlibFlavour::Gcc11 };
         Case { settings, qsl_total, qsl_perf: qsl_total.div_ceil(share), flavour }
     }

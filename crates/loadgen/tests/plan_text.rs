@@ -98,6 +98,32 @@ fn an_index_beyond_the_shortest_set() {
     }
 }
 
+/// The reference ends in an exception; here start positions were gone through again, and samples
+/// that were to be unique came twice.
+#[test]
+fn unique_queries_in_whole_passes() {
+    let both = [
+        "sample_concatenate_permutation=1",
+        "performance_issue_unique=1",
+    ];
+    let check = |more: [&str; 2], expected| {
+        check_refused(&[both[0], both[1], more[0], more[1]], (10, 10), expected);
+    };
+    check(
+        ["scenario=MultiStream", "multi_stream_samples_per_query=2"],
+        expect![[r#"
+            sample_concatenate_permutation = true: false in MultiStream with unique samples"#]],
+    );
+    check(
+        ["scenario=MultiStream", "multi_stream_samples_per_query=1"],
+        expect!["accepted"],
+    );
+    check(
+        ["scenario=SingleStream", "min_query_count=3"],
+        expect!["accepted"],
+    );
+}
+
 /// With no permutation to follow, planning panicked; Offline sent a query of no samples.
 #[test]
 fn a_count_of_zero_where_the_duration_gives_nothing() {

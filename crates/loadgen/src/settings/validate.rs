@@ -234,6 +234,17 @@ impl Refusals {
                 "false while performance_issue_same is true",
             );
         }
+        // Passes are counted in samples, start positions in queries: they would run out, which the
+        // reference dies of, and going round would issue samples twice.
+        let (several, passes) = (eff.samples_per_query > 1, r.sample_concatenate_permutation);
+        let multi_stream = r.scenario == Scenario::MultiStream && eff.measures_performance();
+        if multi_stream && several && passes && r.performance_issue_unique {
+            self.refuse(
+                "sample_concatenate_permutation",
+                "true",
+                "false in MultiStream with unique samples",
+            );
+        }
         let shortest = |phase: &Phase| shortest_set_len(eff, *phase, qsl_total);
         let count = phases(eff.mode).iter().map(shortest).min().unwrap_or(0);
         let index = r.performance_issue_same_index;

@@ -70,7 +70,7 @@ pub enum Incident {
     OldSample = 3,
     /// No such sample was issued.
     UnknownSample = 4,
-    /// The sample had been given up as lost, or the run had been called off.
+    /// The sample had been given up as lost.
     LateSample = 5,
 }
 

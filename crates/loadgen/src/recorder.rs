@@ -166,9 +166,9 @@ impl Recorder {
         match self.status[slot].load(Ordering::Relaxed) {
             state::ISSUED => {}
             state::PLANNED => return self.incidents.note(Incident::UnknownSample, id, at),
-            state::LOST | state::CANCELED => {
-                return self.incidents.note(Incident::LateSample, id, at);
-            }
+            state::LOST => return self.incidents.note(Incident::LateSample, id, at),
+            // The run was called off: what still comes is no fault of the SUT.
+            state::CANCELED => return,
             _ => return self.incidents.note(Incident::FirstTokenAfterDone, id, at),
         }
         // Relaxed: the exchange only decides who is first; the value is released with the answer.
@@ -226,7 +226,9 @@ impl Recorder {
         };
         let incident = match found {
             state::PLANNED => Incident::UnknownSample,
-            state::LOST | state::CANCELED => Incident::LateSample,
+            state::LOST => Incident::LateSample,
+            // As in `first_token`.
+            state::CANCELED => return None,
             _ => Incident::CompletedTwice,
         };
         self.incidents.note(incident, id, at);
@@ -350,5 +352,41 @@ fn read_status(status: &AtomicU8) -> SampleStatus {
             SampleStatus::Failed(kind)
         }
         _ => SampleStatus::Lost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Bell;
+
+    /// Ten samples of which all but the first are given up, and answered after that.
+    fn late_answers(canceled: bool) -> u64 {
+        let incidents = Arc::<Incidents>::default();
+        let plan = RecorderPlan {
+            first_id: NonZeroU64::MIN,
+            n_queries: 10,
+            samples_per_query: 1,
+            token_mode: true,
+            keep: Keep::Nothing,
+            start: Nanos::ZERO,
+        };
+        let bell = Arc::new(Bell::for_this_thread());
+        let recorder = Recorder::new(plan, Arc::clone(&incidents), bell);
+        (0..10).for_each(|query| recorder.issue(query, Nanos(1)));
+        recorder.complete(recorder.id(0), Nanos(2), &[], 2);
+        assert_eq!(recorder.close(Nanos(3), canceled).len(), 9);
+        for slot in 1..10 {
+            recorder.first_token(recorder.id(slot), Nanos(4), &[]);
+            recorder.complete(recorder.id(slot), Nanos(5), &[], 2);
+        }
+        incidents.take().incidents[Incident::LateSample as usize]
+    }
+
+    /// A canceled run logged as many errors as its client was quick to give up its requests.
+    #[test]
+    fn answers_after_cancelling_are_no_errors() {
+        assert_eq!(late_answers(true), 0);
+        assert_eq!(late_answers(false), 18);
     }
 }

@@ -24,7 +24,8 @@ pub trait SystemUnderTest: Sync {
 /// Where answers are reported; cheap to clone, usable from any thread, at any time.
 ///
 /// An answer that fits no open sample (a second one, one of an earlier phase, an id that was
-/// never issued, one that came after the run gave it up) is counted and otherwise ignored.
+/// never issued, one that came after the run gave it up as lost) is counted and otherwise ignored;
+/// one that comes after the run was called off is only ignored.
 #[derive(Debug, Clone)]
 pub struct Responder {
     recorder: Arc<Recorder>,

@@ -69,7 +69,7 @@ impl<M: CausalModel> CausalDecoder<M> {
                 crate::parallel::Team::threads,
             ),
         };
-        let rope = Rope::new(&config.rope, config.head_dim);
+        let rope = Rope::new(&config.rope, config.rotary_dim, config.head_dim);
         Self {
             model,
             rope,

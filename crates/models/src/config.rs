@@ -11,6 +11,10 @@ use serde::Deserialize;
 use crate::device::Dtype;
 use crate::error::ModelError;
 
+mod gpt;
+
+mod llama;
+
 /// What the wiring of a decoder needs to know.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
@@ -32,22 +36,45 @@ pub struct ModelConfig {
     pub head_dim: usize,
     /// Longest sequence.
     pub max_positions: usize,
-    /// Added to the mean square before its root.
-    pub rms_norm_eps: f64,
+    /// Keys a query sees, its own included; `None` where it sees all before it.
+    pub sliding_window: Option<usize>,
+    /// Added to the mean square (or the variance) before its root.
+    pub norm_eps: f64,
     /// Rotary position embedding.
     pub rope: RopeConfig,
+    /// Numbers of a head that are rotated, the first ones; 0 where positions are learned.
+    pub rotary_dim: usize,
     /// True where the output matrix is the embedding.
     pub tie_word_embeddings: bool,
-    /// True where q, k, v and o projections have a bias.
-    pub attention_bias: bool,
-    /// True where gate, up and down projections have a bias.
+    /// True where q, k and v projections have a bias.
+    pub qkv_bias: bool,
+    /// True where the o projection has a bias.
+    pub o_bias: bool,
+    /// True where each head of q and k is normed before it is rotated.
+    pub qk_norm: bool,
+    /// True where the projections of the MLP have a bias.
     pub mlp_bias: bool,
+    /// Curve of an MLP of two matrices; `None` for the gated MLP with SiLU.
+    pub activation: Option<Activation>,
+    /// True where attention and MLP both read the layer's input.
+    pub parallel_residual: bool,
     /// Format the weights were stored in, where the checkpoint says.
     pub dtype: Option<Dtype>,
     /// Id that starts a text.
     pub bos_id: Option<u32>,
     /// Ids that end a text.
     pub eos_ids: Vec<u32>,
+}
+
+/// The curve between two matrices of an MLP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// `x Φ(x)` with the error function.
+    Gelu,
+    /// Its approximation with tanh.
+    GeluTanh,
+    /// `max(x, 0)`.
+    Relu,
 }
 
 /// Rotary position embedding: base and how far it is stretched.
@@ -101,11 +128,17 @@ impl ModelConfig {
     /// # Errors
     /// As [`ModelConfig::read`], without I/O.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ModelError> {
-        let raw: RawConfig = serde_json::from_str(text).map_err(|e| ModelError::Malformed {
+        let malformed = |e: serde_json::Error| ModelError::Malformed {
             path: path.to_owned(),
             problem: e.to_string(),
-        })?;
-        raw.validate().map_err(|problems| ModelError::Config {
+        };
+        let family: RawFamily = serde_json::from_str(text).map_err(malformed)?;
+        let validated = match family.architecture().as_str() {
+            "GPT2LMHeadModel" | "gpt2" => gpt::gpt2(text, family).map_err(malformed)?,
+            "GPTNeoXForCausalLM" | "gpt_neox" => gpt::gpt_neox(text, family).map_err(malformed)?,
+            _ => llama::llama(text, family).map_err(malformed)?,
+        };
+        validated.map_err(|problems| ModelError::Config {
             path: path.to_owned(),
             problems,
         })
@@ -142,34 +175,58 @@ impl ModelConfig {
                 "eos_token_id {id}: must be below vocab_size {vocab}"
             ));
         }
-        if !self.head_dim.is_multiple_of(2) {
+        if !self.rotary_dim.is_multiple_of(2) || self.rotary_dim > self.head_dim {
             problems.push(format!(
-                "head_dim {}: rotary pairs need an even one",
-                self.head_dim
+                "{} rotated numbers of a head of {}: rotary pairs need an even number of them",
+                self.rotary_dim, self.head_dim
             ));
         }
-        let positive = |key: &str, value: f64, problems: &mut Vec<String>| {
-            if !(value.is_finite() && value > 0.0) {
-                problems.push(format!("{key} {value}: must be a positive number"));
-            }
-        };
-        positive("rms_norm_eps", self.rms_norm_eps, &mut problems);
-        positive("rope_theta", self.rope.theta, &mut problems);
-        match self.rope.scaling {
+        if self.sliding_window == Some(0) {
+            problems.push("sliding_window 0: must be at least 1".to_owned());
+        }
+        positive("norm_eps", self.norm_eps, &mut problems);
+        self.rope.contradictions(&mut problems);
+        problems
+    }
+
+    /// Itself, if nothing contradicts itself.
+    ///
+    /// # Errors
+    /// `problems` and every contradiction.
+    pub(crate) fn checked(self, mut problems: Vec<String>) -> Result<Self, Vec<String>> {
+        problems.extend(self.contradictions());
+        if problems.is_empty() {
+            Ok(self)
+        } else {
+            Err(problems)
+        }
+    }
+}
+
+fn positive(key: &str, value: f64, problems: &mut Vec<String>) {
+    if !(value.is_finite() && value > 0.0) {
+        problems.push(format!("{key} {value}: must be a positive number"));
+    }
+}
+
+impl RopeConfig {
+    fn contradictions(&self, problems: &mut Vec<String>) {
+        positive("rope_theta", self.theta, problems);
+        match self.scaling {
             RopeScaling::None => {}
-            RopeScaling::Linear { factor } => positive("rope factor", factor, &mut problems),
+            RopeScaling::Linear { factor } => positive("rope factor", factor, problems),
             RopeScaling::Llama3 {
                 factor,
                 low_freq_factor,
                 high_freq_factor,
                 original_positions,
             } => {
-                positive("rope factor", factor, &mut problems);
-                positive("rope low_freq_factor", low_freq_factor, &mut problems);
+                positive("rope factor", factor, problems);
+                positive("rope low_freq_factor", low_freq_factor, problems);
                 positive(
                     "rope original_max_position_embeddings",
                     original_positions,
-                    &mut problems,
+                    problems,
                 );
                 if high_freq_factor.partial_cmp(&low_freq_factor)
                     != Some(std::cmp::Ordering::Greater)
@@ -181,47 +238,52 @@ impl ModelConfig {
                 }
             }
         }
-        problems
     }
 }
 
-/// `config.json` as written; every key that changes the numbers.
+/// What every `config.json` of a decoder has, whatever the family.
 #[derive(Debug, Deserialize)]
-struct RawConfig {
+pub(crate) struct RawFamily {
     architectures: Option<Vec<String>>,
     model_type: Option<String>,
-    vocab_size: Option<usize>,
-    hidden_size: Option<usize>,
-    intermediate_size: Option<usize>,
-    num_hidden_layers: Option<usize>,
-    num_attention_heads: Option<usize>,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    max_position_embeddings: Option<usize>,
-    rms_norm_eps: Option<f64>,
-    rope_parameters: Option<RawRope>,
-    rope_scaling: Option<RawRope>,
-    rope_theta: Option<f64>,
-    partial_rotary_factor: Option<f64>,
     tie_word_embeddings: Option<bool>,
-    attention_bias: Option<bool>,
-    mlp_bias: Option<bool>,
-    hidden_act: Option<String>,
     dtype: Option<String>,
     torch_dtype: Option<String>,
     bos_token_id: Option<u32>,
     eos_token_id: Option<Ids>,
 }
 
+impl RawFamily {
+    /// Class or type of the model; empty where the file names none.
+    pub(crate) fn architecture(&self) -> String {
+        let class = self.architectures.as_ref().and_then(|a| a.first());
+        class
+            .or(self.model_type.as_ref())
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Fills in the parts of a configuration that no family reads differently.
+    pub(crate) fn fill(self, config: &mut ModelConfig) {
+        config.architecture = self.architecture();
+        config.tie_word_embeddings = self
+            .tie_word_embeddings
+            .unwrap_or(config.tie_word_embeddings);
+        config.dtype = self.dtype.or(self.torch_dtype).and_then(|d| d.parse().ok());
+        config.bos_id = self.bos_token_id;
+        config.eos_ids = self.eos_token_id.map(Ids::into_vec).unwrap_or_default();
+    }
+}
+
 /// `rope_parameters` and `rope_scaling`.
 #[derive(Debug, Default, Deserialize)]
-struct RawRope {
+pub(crate) struct RawRope {
     rope_type: Option<String>,
     /// The name of `rope_type` in the oldest folders.
     #[serde(rename = "type")]
     old_type: Option<String>,
     rope_theta: Option<f64>,
-    partial_rotary_factor: Option<f64>,
+    pub(crate) partial_rotary_factor: Option<f64>,
     factor: Option<f64>,
     low_freq_factor: Option<f64>,
     high_freq_factor: Option<f64>,
@@ -245,85 +307,8 @@ impl Ids {
     }
 }
 
-impl RawConfig {
-    /// Defaults are those of transformers' `LlamaConfig`.
-    fn validate(self) -> Result<ModelConfig, Vec<String>> {
-        let mut problems = Vec::new();
-        let mut needed = |key: &str, value: Option<usize>| {
-            value.unwrap_or_else(|| {
-                problems.push(format!("{key} is missing"));
-                1
-            })
-        };
-        let vocab_size = needed("vocab_size", self.vocab_size);
-        let hidden_size = needed("hidden_size", self.hidden_size);
-        let intermediate_size = needed("intermediate_size", self.intermediate_size);
-        let n_layers = needed("num_hidden_layers", self.num_hidden_layers);
-        let n_heads = needed("num_attention_heads", self.num_attention_heads);
-        let named = self
-            .architectures
-            .and_then(|a| a.into_iter().next())
-            .or(self.model_type);
-        let architecture = named.unwrap_or_else(|| {
-            problems.push("architectures and model_type are missing".to_owned());
-            String::new()
-        });
-        let head_dim = self.head_dim.unwrap_or_else(|| {
-            if hidden_size % n_heads.max(1) != 0 {
-                problems.push(format!(
-                    "hidden_size {hidden_size} is not a multiple of num_attention_heads {n_heads}"
-                ));
-            }
-            hidden_size / n_heads.max(1)
-        });
-        let act = self.hidden_act.as_deref().unwrap_or("silu");
-        if act != "silu" {
-            problems.push(format!("hidden_act {act}: must be silu"));
-        }
-        // The newer key wins: transformers 5 writes only that one.
-        let rope = self
-            .rope_parameters
-            .or(self.rope_scaling)
-            .unwrap_or_default();
-        let partial = rope
-            .partial_rotary_factor
-            .or(self.partial_rotary_factor)
-            .unwrap_or(1.0);
-        if partial != 1.0 {
-            problems.push(format!("partial_rotary_factor {partial}: must be 1"));
-        }
-        let max_positions = self.max_position_embeddings.unwrap_or(2048);
-        let rope = rope.validate(self.rope_theta, max_positions, &mut problems);
-        let config = ModelConfig {
-            architecture,
-            vocab_size,
-            hidden_size,
-            intermediate_size,
-            n_layers,
-            n_heads,
-            n_kv_heads: self.num_key_value_heads.unwrap_or(n_heads),
-            head_dim,
-            max_positions,
-            rms_norm_eps: self.rms_norm_eps.unwrap_or(1e-6),
-            rope,
-            tie_word_embeddings: self.tie_word_embeddings.unwrap_or(false),
-            attention_bias: self.attention_bias.unwrap_or(false),
-            mlp_bias: self.mlp_bias.unwrap_or(false),
-            dtype: self.dtype.or(self.torch_dtype).and_then(|d| d.parse().ok()),
-            bos_id: self.bos_token_id,
-            eos_ids: self.eos_token_id.map(Ids::into_vec).unwrap_or_default(),
-        };
-        problems.extend(config.contradictions());
-        if problems.is_empty() {
-            Ok(config)
-        } else {
-            Err(problems)
-        }
-    }
-}
-
 impl RawRope {
-    fn validate(
+    pub(crate) fn validate(
         self,
         theta: Option<f64>,
         max_positions: usize,
@@ -424,10 +409,7 @@ mod tests {
                 scaling: RopeScaling::None
             }
         );
-        assert_eq!(
-            (config.rms_norm_eps, config.tie_word_embeddings),
-            (1e-6, false)
-        );
+        assert_eq!((config.norm_eps, config.tie_word_embeddings), (1e-6, false));
     }
 
     #[test]
@@ -472,8 +454,9 @@ mod tests {
             ),
             (
                 r#", "head_dim": 15, "rms_norm_eps": 0.0"#,
-                "config.json: head_dim 15: rotary pairs need an even one; \
-              rms_norm_eps 0: must be a positive number",
+                "config.json: 15 rotated numbers of a head of 15: rotary pairs need an even number \
+              of them; \
+              norm_eps 0: must be a positive number",
             ),
             (
                 r#", "hidden_act": "gelu""#,

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::config::Activation;
 use crate::device::Dtype;
 use crate::error::ModelError;
 
@@ -34,17 +35,6 @@ pub enum HeadKind {
     QuestionAnswering,
     /// One number a label for each token.
     TokenClassification,
-}
-
-/// The curve between the two matrices of an MLP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// GELU by the error function.
-    Gelu,
-    /// GELU by tanh.
-    GeluTanh,
-    /// max(x, 0).
-    Relu,
 }
 
 /// How a classifier's numbers become scores.

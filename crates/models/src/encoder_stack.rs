@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use tch::Tensor;
 
-use crate::encoder_config::{Activation, EncoderConfig};
+use crate::config::Activation;
+use crate::encoder_config::EncoderConfig;
 use crate::error::ModelError;
 use crate::layers::Compute;
 use crate::layers::bidirectional::{BidirectionalAttention, TextRows};

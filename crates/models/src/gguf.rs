@@ -117,29 +117,36 @@ impl GgufFile {
                 .unwrap_or(n_heads),
             head_dim,
             max_positions,
-            rms_norm_eps: self
+            sliding_window: None,
+            norm_eps: self
                 .number("llama.attention.layer_norm_rms_epsilon")
                 .unwrap_or(1e-6),
             rope: self.rope(&mut problems),
+            rotary_dim: head_dim,
             tie_word_embeddings: !has("lm_head.weight"),
-            attention_bias: has("model.layers.0.self_attn.q_proj.bias"),
+            qkv_bias: has("model.layers.0.self_attn.q_proj.bias"),
+            o_bias: has("model.layers.0.self_attn.o_proj.bias"),
+            qk_norm: false,
             mlp_bias: has("model.layers.0.mlp.gate_proj.bias"),
+            activation: None,
+            parallel_residual: false,
             dtype: None,
             bos_id: self.token_id("tokenizer.ggml.bos_token_id"),
-            eos_ids: ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"]
-                .iter()
-                .filter_map(|key| self.token_id(key))
-                .collect(),
+            eos_ids: self.eos_ids(),
         };
-        problems.extend(config.contradictions());
-        if problems.is_empty() {
-            Ok(config)
-        } else {
-            Err(ModelError::Config {
+        config
+            .checked(problems)
+            .map_err(|problems| ModelError::Config {
                 path: self.path().to_owned(),
                 problems,
             })
-        }
+    }
+
+    fn eos_ids(&self) -> Vec<u32> {
+        ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"]
+            .iter()
+            .filter_map(|key| self.token_id(key))
+            .collect()
     }
 
     fn rope(&self, problems: &mut Vec<String>) -> RopeConfig {

@@ -39,6 +39,12 @@ pub mod causal;
 
 pub mod llama;
 
+pub mod gpt;
+
+pub mod gpt2;
+
+pub mod gpt_neox;
+
 pub mod registry;
 
 pub mod pooling;

@@ -1,4 +1,7 @@
-//! Llama: RMS norm, rotary grouped-query attention, gated MLP, tied or untied head.
+//! Llama and its kin: RMS norm, rotary grouped-query attention, gated MLP, tied or untied head.
+//!
+//! What differs between them is in the configuration: Mistral has a sliding window, Qwen2 biases on
+//! q, k and v, Qwen3 norms on the heads of q and k, Phi-3 fused projections.
 //!
 //! One file of wiring: which tensors, in which order. Source of the structure: Touvron et al.,
 //! "LLaMA", section 2.2, and the tensor names of transformers' `LlamaForCausalLM`.
@@ -47,9 +50,11 @@ struct Parts {
 
 struct LayerParts {
     input_layernorm: Taken,
-    /// q, k and v, and their biases.
-    qkv: [Taken; 3],
-    qkv_biases: Option<[Taken; 3]>,
+    /// q, k and v, or the tensor that fuses them, and their biases.
+    qkv: Vec<Taken>,
+    qkv_biases: Vec<Taken>,
+    /// Norms of the heads of q and k.
+    qk_norms: Option<[Taken; 2]>,
     o: Taken,
     o_bias: Option<Taken>,
     post_attention_layernorm: Taken,
@@ -90,7 +95,7 @@ impl Llama {
             .iter()
             .map(|p| Layer::read(config, weights, compute, p))
             .collect::<Result<Vec<_>, _>>()?;
-        let norm = RmsNorm::read(compute, weights, &parts.norm, config.rms_norm_eps)?;
+        let norm = RmsNorm::read(compute, weights, &parts.norm, config.norm_eps)?;
         let weight_bytes = embedding.bytes()
             + head_bytes
             + norm.bytes()
@@ -131,14 +136,18 @@ impl Layer {
         compute: &Arc<Compute>,
         parts: &LayerParts,
     ) -> Result<Self, ModelError> {
-        let norm = |part| RmsNorm::read(compute, weights, part, config.rms_norm_eps);
+        let norm = |part| RmsNorm::read(compute, weights, part, config.norm_eps);
         let qkv: Vec<&Taken> = parts.qkv.iter().collect();
-        let qkv_biases: Vec<&Taken> = parts.qkv_biases.iter().flatten().collect();
+        let qkv_biases: Vec<&Taken> = parts.qkv_biases.iter().collect();
         let o_bias: Vec<&Taken> = parts.o_bias.iter().collect();
+        let mut attention = SelfAttention::new(compute, Heads::of(config), config.sliding_window);
+        if let Some([q, k]) = &parts.qk_norms {
+            attention = attention.with_qk_norm(norm(q)?, norm(k)?);
+        }
         Ok(Self {
             input_layernorm: norm(&parts.input_layernorm)?,
             qkv_proj: Linear::read(compute, weights, &qkv, &qkv_biases)?,
-            attention: SelfAttention::new(compute, Heads::of(config)),
+            attention,
             o_proj: Linear::read(compute, weights, &[&parts.o], &o_bias)?,
             post_attention_layernorm: norm(&parts.post_attention_layernorm)?,
             mlp: GatedMlp::read(compute, weights, &parts.mlp)?,
@@ -148,6 +157,7 @@ impl Layer {
     fn bytes(&self) -> usize {
         self.input_layernorm.bytes()
             + self.qkv_proj.bytes()
+            + self.attention.bytes()
             + self.o_proj.bytes()
             + self.post_attention_layernorm.bytes()
             + self.mlp.bytes()
@@ -180,25 +190,51 @@ fn take_layer(config: &ModelConfig, weights: &mut Weights, layer: usize) -> Laye
     let (hidden, inner) = (config.hidden_size, config.intermediate_size);
     let q_width = config.n_heads * config.head_dim;
     let kv_width = config.n_kv_heads * config.head_dim;
+    // Phi-3 stores the same rows, one projection below the other.
+    let fused = config.architecture.to_lowercase().starts_with("phi3");
     let mut take =
         |name: &str, shape: &[usize]| weights.take(&format!("model.layers.{layer}.{name}"), shape);
-    let qkv_shapes = [("q", q_width), ("k", kv_width), ("v", kv_width)];
+    let qkv_parts = if fused {
+        vec![("qkv", q_width + 2 * kv_width)]
+    } else {
+        vec![("q", q_width), ("k", kv_width), ("v", kv_width)]
+    };
+    let mut qkv = |kind: &str, cols: Option<usize>| -> Vec<Taken> {
+        let shape = |rows| [Some(rows), cols].into_iter().flatten().collect::<Vec<_>>();
+        let parts = qkv_parts.iter();
+        parts
+            .map(|(n, rows)| take(&format!("self_attn.{n}_proj.{kind}"), &shape(*rows)))
+            .collect()
+    };
+    let qkv_weights = qkv("weight", Some(hidden));
+    let qkv_biases = if config.qkv_bias {
+        qkv("bias", None)
+    } else {
+        Vec::new()
+    };
+    let (gate, up) = if fused {
+        let both = take("mlp.gate_up_proj.weight", &[2 * inner, hidden]);
+        (both.part(0..inner), both.part(inner..2 * inner))
+    } else {
+        let mut take = |n: &str| take(&format!("mlp.{n}_proj.weight"), &[inner, hidden]);
+        (take("gate"), take("up"))
+    };
     let mlp_shapes = [("gate", inner), ("up", inner), ("down", hidden)];
     LayerParts {
         input_layernorm: take("input_layernorm.weight", &[hidden]),
-        qkv: qkv_shapes
-            .map(|(n, width)| take(&format!("self_attn.{n}_proj.weight"), &[width, hidden])),
-        qkv_biases: config.attention_bias.then(|| {
-            qkv_shapes.map(|(n, width)| take(&format!("self_attn.{n}_proj.bias"), &[width]))
+        qkv: qkv_weights,
+        qkv_biases,
+        qk_norms: config.qk_norm.then(|| {
+            ["q", "k"].map(|n| take(&format!("self_attn.{n}_norm.weight"), &[config.head_dim]))
         }),
         o: take("self_attn.o_proj.weight", &[hidden, q_width]),
         o_bias: config
-            .attention_bias
+            .o_bias
             .then(|| take("self_attn.o_proj.bias", &[hidden])),
         post_attention_layernorm: take("post_attention_layernorm.weight", &[hidden]),
         mlp: GatedMlpParts {
-            gate: take("mlp.gate_proj.weight", &[inner, hidden]),
-            up: take("mlp.up_proj.weight", &[inner, hidden]),
+            gate,
+            up,
             down: take("mlp.down_proj.weight", &[hidden, inner]),
             biases: config.mlp_bias.then(|| {
                 mlp_shapes.map(|(n, width)| take(&format!("mlp.{n}_proj.bias"), &[width]))

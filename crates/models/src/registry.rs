@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::causal::CausalDecoder;
+use crate::causal::{CausalDecoder, CausalModel};
 use crate::config::ModelConfig;
 use crate::decoder::Decoder;
 use crate::error::ModelError;
+use crate::gpt_neox;
+use crate::gpt2;
 use crate::layers::Compute;
 use crate::llama::Llama;
 use crate::weights::Weights;
@@ -15,7 +17,22 @@ type Build =
     fn(&ModelConfig, &mut Weights, &Arc<Compute>, usize) -> Result<Box<dyn Decoder>, ModelError>;
 
 /// Every decoder architecture, under the names of transformers' classes and of `model_type`.
-const DECODERS: &[(&str, Build)] = &[("LlamaForCausalLM", llama), ("llama", llama)];
+const DECODERS: &[(&str, Build)] = &[
+    ("LlamaForCausalLM", llama),
+    ("llama", llama),
+    ("MistralForCausalLM", llama),
+    ("mistral", llama),
+    ("Qwen2ForCausalLM", llama),
+    ("qwen2", llama),
+    ("Qwen3ForCausalLM", llama),
+    ("qwen3", llama),
+    ("Phi3ForCausalLM", llama),
+    ("phi3", llama),
+    ("GPT2LMHeadModel", gpt2),
+    ("gpt2", gpt2),
+    ("GPTNeoXForCausalLM", gpt_neox),
+    ("gpt_neox", gpt_neox),
+];
 
 /// Builds the decoder that `config` names.
 ///
@@ -56,12 +73,56 @@ fn llama(
     kv_capacity_tokens: usize,
 ) -> Result<Box<dyn Decoder>, ModelError> {
     let model = Llama::load(config, weights, compute)?;
+    Ok(decoder(
+        model,
+        config,
+        weights,
+        (compute, kv_capacity_tokens),
+    ))
+}
+
+fn gpt2(
+    config: &ModelConfig,
+    weights: &mut Weights,
+    compute: &Arc<Compute>,
+    kv_capacity_tokens: usize,
+) -> Result<Box<dyn Decoder>, ModelError> {
+    let model = gpt2::load(config, weights, compute)?;
+    Ok(decoder(
+        model,
+        config,
+        weights,
+        (compute, kv_capacity_tokens),
+    ))
+}
+
+fn gpt_neox(
+    config: &ModelConfig,
+    weights: &mut Weights,
+    compute: &Arc<Compute>,
+    kv_capacity_tokens: usize,
+) -> Result<Box<dyn Decoder>, ModelError> {
+    let model = gpt_neox::load(config, weights, compute)?;
+    Ok(decoder(
+        model,
+        config,
+        weights,
+        (compute, kv_capacity_tokens),
+    ))
+}
+
+fn decoder<M: CausalModel + 'static>(
+    model: M,
+    config: &ModelConfig,
+    weights: &Weights,
+    (compute, kv_capacity_tokens): (&Arc<Compute>, usize),
+) -> Box<dyn Decoder> {
     let n_parameters = weights.n_parameters();
-    Ok(Box::new(CausalDecoder::new(
+    Box::new(CausalDecoder::new(
         model,
         config,
         compute,
         kv_capacity_tokens,
         n_parameters,
-    )))
+    ))
 }

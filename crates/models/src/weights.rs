@@ -46,6 +46,8 @@ struct Shard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     name: String,
+    /// Row of the stored tensor that is this one's first.
+    first_row: usize,
     rows: usize,
     cols: usize,
 }
@@ -59,6 +61,20 @@ impl Taken {
     /// Numbers in a row.
     pub fn cols(&self) -> usize {
         self.cols
+    }
+
+    /// Some rows of a tensor that fuses several.
+    ///
+    /// # Panics
+    /// If it has fewer rows.
+    pub fn part(&self, rows: Range<usize>) -> Self {
+        assert!(rows.end <= self.rows, "{}: no rows {rows:?}", self.name);
+        Self {
+            name: self.name.clone(),
+            first_row: self.first_row + rows.start,
+            rows: rows.len(),
+            cols: self.cols,
+        }
     }
 }
 
@@ -138,6 +154,7 @@ impl Weights {
         self.taken.insert(name.to_owned());
         Taken {
             name: name.to_owned(),
+            first_row: 0,
             rows,
             cols,
         }
@@ -212,6 +229,7 @@ impl Weights {
         rows: Range<usize>,
         out: &mut Vec<f32>,
     ) -> Result<(), ModelError> {
+        let rows = tensor.first_row + rows.start..tensor.first_row + rows.end;
         match &self.store {
             Store::Gguf(file) => file.read_rows(&tensor.name, rows, out),
             Store::Safetensors { shards, shard_of } => {

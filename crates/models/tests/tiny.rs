@@ -18,13 +18,20 @@ const LOGITS: f32 = 2e-4;
 /// Chunked against whole and batched against alone; our own loops give 0.
 const SAME: f32 = 5e-5;
 
-const CHECKPOINTS: [&str; 6] = [
+const CHECKPOINTS: [&str; 13] = [
     "llama_gqa_tied",
     "llama_gqa_untied_sharded",
     "llama_head_dim",
     "llama_rope_llama3",
     "llama_bias",
     "llama_bf16",
+    "mistral_swa",
+    "qwen2",
+    "qwen3",
+    "phi3",
+    "gpt2",
+    "gpt2_hub_names",
+    "gpt_neox",
 ];
 
 /// The ways a checkpoint is loaded: our own loops and LibTorch's operators.
@@ -196,7 +203,8 @@ fn text_parts_come_with_the_folder() {
                 assert_eq!(encoded.get_ids(), ids(&case[key]), "{name} {text:?} {key}");
             }
         }
-        assert_eq!(model.chat_template.is_some(), name == "llama_gqa_tied");
+        let has_template = ["llama_gqa_tied", "qwen2"].contains(&name);
+        assert_eq!(model.chat_template.is_some(), has_template, "{name}");
         assert_eq!(model.eos_text.as_deref(), Some("<|im_end|>"));
         assert_eq!(model.info.eos_ids, [2]);
     }
@@ -226,7 +234,9 @@ fn a_model_that_does_not_fit_is_refused_in_one_line() {
     let arch = problem_with(|f| edit_config(f, "LlamaForCausalLM", "OddForCausalLM"));
     assert_eq!(
         arch,
-        "architecture OddForCausalLM is not supported (supported: LlamaForCausalLM, llama)"
+        "architecture OddForCausalLM is not supported (supported: LlamaForCausalLM, llama, \
+         MistralForCausalLM, mistral, Qwen2ForCausalLM, qwen2, Qwen3ForCausalLM, qwen3, \
+         Phi3ForCausalLM, phi3, GPT2LMHeadModel, gpt2, GPTNeoXForCausalLM, gpt_neox)"
     );
     let shape = problem_with(|f| edit_config(f, r#""vocab_size": 512"#, r#""vocab_size": 500"#));
     assert_eq!(

@@ -129,6 +129,8 @@ pub struct Attention<'a> {
     pub sin: &'a [f32],
     /// Factor on the scores: 1 / sqrt(head_dim) for Llama.
     pub scale: f32,
+    /// Keys a query sees, its own included; `usize::MAX` where it sees all before it.
+    pub window: usize,
 }
 
 impl Attention<'_> {

@@ -135,9 +135,15 @@ impl<R: Row> Attend<'_, R> {
         scores: &mut Vec<f32>,
     ) {
         let dim = self.heads.head_dim;
-        let seen = &queries.seen[..MR];
+        // Blocks that lie before every query's window are left out; what follows counts tokens
+        // from the first block that is not.
+        let window = self.attention.window;
+        let oldest = queries.seen[..MR].iter().copied().min().unwrap_or(0);
+        let skipped = oldest.saturating_sub(window) / LANES;
+        let seen = queries.seen.map(|n| n.saturating_sub(skipped * LANES));
+        let seen = &seen[..MR];
         let most = seen.iter().copied().max().unwrap_or(0);
-        let blocks = &span.blocks[..most.div_ceil(LANES)];
+        let blocks = &span.blocks[skipped..][..most.div_ceil(LANES)];
         let stride = blocks.len() * LANES;
         scores.clear();
         scores.resize(MR * stride, 0.0);
@@ -167,7 +173,9 @@ impl<R: Row> Attend<'_, R> {
         let mut norm = [0.0; MR];
         for (m, norm) in norm.iter_mut().enumerate() {
             let (visible, hidden) = scores[m * stride..(m + 1) * stride].split_at_mut(seen[m]);
+            let (past, visible) = visible.split_at_mut(seen[m].saturating_sub(window));
             *norm = softmax_weights(visible, self.attention.scale);
+            past.fill(0.0);
             hidden.fill(0.0);
         }
         let n_panels = dim / LANES;

@@ -48,6 +48,7 @@ fn attend(team: &Team, cache: &mut LayerCache, qkv: &[f32], range: Range<usize>)
         cos: &cos,
         sin: &sin,
         scale: 0.2,
+        window: usize::MAX,
     };
     let mut rows = qkv[range.start * width..range.end * width].to_vec();
     let mut out = vec![0.0; range.len() * HEADS.heads * HEADS.head_dim];

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
+use super::norm::RmsNorm;
 use super::rope::{Angles, Rope};
 use super::{Compute, numbers_mut, shape};
 use crate::kernels::attention::{Attention, LayerCache};
@@ -60,15 +61,33 @@ impl Cache {
 pub struct SelfAttention {
     compute: Arc<Compute>,
     heads: Heads,
+    /// Keys a query sees, its own included.
+    window: usize,
+    /// Norms of each head of q and of k.
+    qk_norm: Option<[RmsNorm; 2]>,
 }
 
 impl SelfAttention {
-    /// Attention with the scale 1 / sqrt(head_dim).
-    pub fn new(compute: &Arc<Compute>, heads: Heads) -> Self {
+    /// Attention with the scale 1 / sqrt(head_dim), over all keys before a query or the last
+    /// `window` of them.
+    pub fn new(compute: &Arc<Compute>, heads: Heads, window: Option<usize>) -> Self {
         Self {
             compute: Arc::clone(compute),
             heads,
+            window: window.unwrap_or(usize::MAX),
+            qk_norm: None,
         }
+    }
+
+    /// Norms each head of q and of k, `head_dim` numbers, before it is rotated.
+    pub fn with_qk_norm(mut self, q_norm: RmsNorm, k_norm: RmsNorm) -> Self {
+        self.qk_norm = Some([q_norm, k_norm]);
+        self
+    }
+
+    /// Memory the norms take. Unit: bytes.
+    pub fn bytes(&self) -> usize {
+        self.qk_norm.iter().flatten().map(RmsNorm::bytes).sum()
     }
 
     fn scale(&self) -> f64 {
@@ -84,6 +103,9 @@ impl SelfAttention {
             self.heads.qkv_width(),
             "qkv has another width than the heads"
         );
+        if let Some(norms) = &self.qk_norm {
+            self.norm_heads(norms, &mut qkv);
+        }
         match (cache, &self.compute.team) {
             (Cache::Own(cache), Some(team)) => {
                 let mut out = self
@@ -94,12 +116,30 @@ impl SelfAttention {
                     cos: &batch.angles.cos,
                     sin: &batch.angles.sin,
                     scale: self.scale() as f32,
+                    window: self.window,
                 };
                 attention.run(team, cache, numbers_mut(&mut qkv), numbers_mut(&mut out));
                 out
             }
             (Cache::Torch { keys, values }, _) => self.torch(&qkv, batch, keys, values),
             (Cache::Own(_), None) => unreachable!("the cache was made for a team"),
+        }
+    }
+
+    /// Norms the heads of q and k where they stand.
+    fn norm_heads(&self, norms: &[RmsNorm; 2], qkv: &mut Tensor) {
+        let Heads {
+            heads,
+            kv_heads,
+            head_dim,
+        } = self.heads;
+        let mut start = 0;
+        for (norm, n) in norms.iter().zip([heads, kv_heads]) {
+            let mut part = qkv.narrow(1, start, (n * head_dim) as i64);
+            start += (n * head_dim) as i64;
+            let (rows, width) = shape(&part);
+            let normed = norm.forward(&part.reshape([-1, head_dim as i64]));
+            part.copy_(&normed.view([rows as i64, width as i64]));
         }
     }
 
@@ -143,7 +183,7 @@ impl SelfAttention {
                     .narrow(0, span.first_row as i64, n)
                     .transpose(0, 1)
                     .unsqueeze(0);
-                let mask = causal_mask(span, device);
+                let mask = causal_mask(span, self.window, device);
                 let (keys, values) = (gather(keys), gather(values));
                 Tensor::scaled_dot_product_attention(
                     &q,
@@ -172,7 +212,13 @@ fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
 }
 
 /// True where a row sees a key; `None` where a single row sees all.
-fn causal_mask(span: &Span, device: tch::Device) -> Option<Tensor> {
+fn causal_mask(span: &Span, window: usize, device: tch::Device) -> Option<Tensor> {
     let (n, all) = (span.n_rows as i64, (span.past + span.n_rows) as i64);
-    (n > 1).then(|| Tensor::ones([n, all], (Kind::Bool, device)).tril(span.past as i64))
+    if n == 1 && window as u64 >= all as u64 {
+        return None;
+    }
+    let mask = Tensor::ones([n, all], (Kind::Bool, device)).tril(span.past as i64);
+    // Row r stands at key past + r, so the first it sees is past + r - (window - 1).
+    let first = i64::try_from(window).map_or(i64::MIN, |w| span.past as i64 + 1 - w);
+    Some(if first > -n { mask.triu(first) } else { mask })
 }

@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::{Compute, numbers_mut};
-use crate::encoder_config::Activation;
+use crate::config::Activation;
 use crate::kernels::encoder_rows;
 use crate::kernels::memory::Shared;
 

@@ -102,6 +102,29 @@ impl Matrix {
         Ok(Self::Torch(tensor))
     }
 
+    /// A matrix of numbers that are already in memory, in another order than stored.
+    /// Shape: `rows: [outputs, inputs]`.
+    ///
+    /// # Errors
+    /// [`ModelError::Torch`] if the device has no room.
+    pub fn of_rows(compute: &Compute, rows: &[f32], inputs: usize) -> Result<Self, ModelError> {
+        let outputs = rows.len() / inputs;
+        assert_eq!(rows.len(), outputs * inputs, "rows out of shape");
+        if compute.team.is_some() {
+            let mut packed = PackedMatrix::zeros(compute.dtype, outputs, inputs);
+            for (output, row) in rows.chunks_exact(inputs).enumerate() {
+                packed.set_output(output, row);
+            }
+            return Ok(Self::Packed(Arc::new(packed)));
+        }
+        Ok(Self::Torch(
+            Tensor::f_from_slice(rows)?
+                .f_view([outputs as i64, inputs as i64])?
+                .f_to_kind(compute.dtype.kind())?
+                .f_to_device(compute.device.torch())?,
+        ))
+    }
+
     /// Another owner of the same weights: a tied head. (Not an `Arc` around the whole: LibTorch's
     /// tensors may move between threads but not be shared by them.)
     pub fn share(&self) -> Self {

@@ -24,11 +24,15 @@ pub struct Angles {
 }
 
 impl Rope {
-    /// Frequencies for heads of `head_dim`.
-    pub fn new(config: &RopeConfig, head_dim: usize) -> Self {
+    /// Frequencies for heads of `head_dim`, of which the first `rotary_dim / 2` pairs turn. The
+    /// others stand still: their angle is 0 everywhere.
+    pub fn new(config: &RopeConfig, rotary_dim: usize, head_dim: usize) -> Self {
         let frequencies = (0..head_dim / 2)
             .map(|i| {
-                let base = config.theta.powf(-(2.0 * i as f64) / head_dim as f64);
+                if i >= rotary_dim / 2 {
+                    return 0.0;
+                }
+                let base = config.theta.powf(-(2.0 * i as f64) / rotary_dim as f64);
                 stretch(base, &config.scaling) as f32
             })
             .collect();
@@ -87,11 +91,22 @@ mod tests {
                 scaling: RopeScaling::None,
             },
             8,
+            8,
         );
         assert_eq!(rope.frequencies, [1.0, 0.1, 0.01, 0.001]);
         let angles = rope.angles([0, 5].into_iter());
         assert_eq!(angles.cos[..4], [1.0; 4]);
         assert_eq!(angles.sin[4], 5f64.sin() as f32);
+    }
+
+    #[test]
+    fn pairs_past_the_rotary_width_stand_still() {
+        let config = RopeConfig {
+            theta: 1e4,
+            scaling: RopeScaling::None,
+        };
+        let rope = Rope::new(&config, 4, 8);
+        assert_eq!(rope.frequencies, [1.0, 0.01, 0.0, 0.0]);
     }
 
     /// Context 32, factors 1 and 4: a wave that turns 2.5 times within it is half-way, so its

@@ -3,8 +3,9 @@
 //! Criterion reports elements per second: tokens per second, as a step gives one token a sequence.
 //! Before each group a line says how long the fastest tenth and the median of 60 steps took: on a
 //! machine that others use too, the fastest tenth is what compares.
-//! `PRONY_BENCH_THREADS` (default 2) sets the threads, `PRONY_BENCH_DTYPES` (default `bf16,f32`)
-//! the formats. `scripts/bench_hf.py` measures the peer.
+//! `PRONY_BENCH_THREADS` (default 2) sets the threads, `PRONY_BENCH_DTYPES` (default
+//! `bf16,f32,bf16/int8,bf16/int8-dynamic,bf16/int4`) the formats: a dtype, and after a slash how
+//! matrices are quantised. `scripts/bench_hf.py` measures the peer.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,16 +14,19 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use prony_models::{Decoder, Device, LoadOptions, ModelSource, Sampler, Sequence, StepRow, load};
 
 const CONTEXT: usize = 128;
+const DTYPES: &str = "bf16,f32,bf16/int8,bf16/int8-dynamic,bf16/int4";
 
 fn decode_step(criterion: &mut Criterion) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.models/SmolLM2-135M-Instruct");
-    let dtypes = std::env::var("PRONY_BENCH_DTYPES").unwrap_or_else(|_| "bf16,f32".to_owned());
+    let dtypes = std::env::var("PRONY_BENCH_DTYPES").unwrap_or_else(|_| DTYPES.to_owned());
     let threads = std::env::var("PRONY_BENCH_THREADS")
         .ok()
         .and_then(|v| v.parse().ok());
     for dtype in dtypes.split(',') {
+        let (number, quant) = dtype.split_once('/').unwrap_or((dtype, "none"));
         let options = LoadOptions {
-            dtype: dtype.parse().expect("PRONY_BENCH_DTYPES lists dtypes"),
+            dtype: number.parse().expect("PRONY_BENCH_DTYPES lists dtypes"),
+            quant: quant.parse().expect("PRONY_BENCH_DTYPES lists quants"),
             device: Device::Cpu,
             threads: threads.unwrap_or(2),
             kv_capacity_tokens: 16 * (CONTEXT + 64),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use prony_models::{Device, Encoder, EncoderInput, LoadOptions, ModelSource, load_encoder};
+use prony_models::{Device, Encoder, EncoderInput, LoadOptions, ModelSource, Quant, load_encoder};
 
 /// Tokens of a text and texts of a batch.
 const SHAPES: [(usize, usize); 4] = [(128, 1), (128, 8), (128, 32), (16, 32)];
@@ -27,6 +27,7 @@ fn encode(criterion: &mut Criterion) {
             device: Device::Cpu,
             threads: threads.unwrap_or(2),
             kv_capacity_tokens: 0,
+            quant: Quant::None,
             own_kernels: set("PRONY_BENCH_TORCH").is_none(),
         };
         let source = ModelSource::Path(path.clone());

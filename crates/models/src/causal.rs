@@ -63,6 +63,7 @@ impl<M: CausalModel> CausalDecoder<M> {
             eos_ids: config.eos_ids.clone(),
             bos_id: config.bos_id,
             dtype: compute.dtype,
+            quant: compute.quant,
             device: compute.device,
             threads: compute.team.as_ref().map_or_else(
                 || usize::try_from(tch::get_num_threads()).unwrap_or(1),

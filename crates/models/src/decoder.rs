@@ -7,6 +7,7 @@
 use crate::device::{Device, Dtype};
 use crate::error::ModelError;
 use crate::kv_cache::Sequence;
+use crate::quant::Quant;
 use crate::sampler::{NextToken, Sampler};
 
 /// Facts about a loaded model.
@@ -34,6 +35,8 @@ pub struct ModelInfo {
     pub bos_id: Option<u32>,
     /// Number format of weights and cache.
     pub dtype: Dtype,
+    /// How the matrices are quantised.
+    pub quant: Quant,
     /// Where it computes.
     pub device: Device,
     /// Threads it computes with on the processor.

@@ -116,6 +116,14 @@ pub enum ModelError {
         /// As typed.
         dtype: String,
     },
+    /// Weights cannot be quantised so, or not here.
+    #[error("quant {quant}: {problem}")]
+    Quant {
+        /// As typed.
+        quant: String,
+        /// What it must be, or what it needs.
+        problem: &'static str,
+    },
     /// LibTorch refused an operation.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),

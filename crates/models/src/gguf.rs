@@ -12,9 +12,11 @@ use std::path::Path;
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::quantized::{GgmlDType, ggml_file};
 
-use crate::config::{ModelConfig, RopeConfig, RopeScaling};
 use crate::error::ModelError;
 use crate::mapped_file::MappedFile;
+use crate::quant::NibbleGroup;
+
+mod config;
 
 /// Encodings that are decoded, for the message that refuses another.
 const SUPPORTED: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K";
@@ -64,107 +66,6 @@ impl GgufFile {
     /// The file.
     pub fn path(&self) -> &Path {
         self.map.path()
-    }
-
-    /// The configuration in the metadata.
-    ///
-    /// # Errors
-    /// [`ModelError::UnsupportedArchitecture`] for a family without a wiring here, else
-    /// [`ModelError::Config`] with every missing key and contradiction.
-    pub fn config(&self) -> Result<ModelConfig, ModelError> {
-        let family = self.string("general.architecture").unwrap_or_default();
-        if family != "llama" {
-            return Err(ModelError::UnsupportedArchitecture {
-                architecture: format!(
-                    "{family} (general.architecture of {})",
-                    self.path().display()
-                ),
-                supported: vec!["llama"],
-            });
-        }
-        let mut problems = Vec::new();
-        let mut needed = |key: &str| {
-            self.size(key).unwrap_or_else(|| {
-                problems.push(format!("{key} is missing or not a size"));
-                1
-            })
-        };
-        let hidden_size = needed("llama.embedding_length");
-        let n_heads = needed("llama.attention.head_count");
-        let intermediate_size = needed("llama.feed_forward_length");
-        let n_layers = needed("llama.block_count");
-        let max_positions = needed("llama.context_length");
-        let vocab_size = self
-            .embedding_rows()
-            .unwrap_or_else(|| needed("llama.vocab_size"));
-        let head_dim = self.head_dim;
-        let rotated = self.size("llama.rope.dimension_count").unwrap_or(head_dim);
-        if rotated != head_dim {
-            problems.push(format!(
-                "llama.rope.dimension_count {rotated}: must be the head width {head_dim}"
-            ));
-        }
-        let has = |hf: &str| self.hf_names.contains_key(hf);
-        let config = ModelConfig {
-            architecture: "LlamaForCausalLM".to_owned(),
-            vocab_size,
-            hidden_size,
-            intermediate_size,
-            n_layers,
-            n_heads,
-            n_kv_heads: self
-                .size("llama.attention.head_count_kv")
-                .unwrap_or(n_heads),
-            head_dim,
-            max_positions,
-            sliding_window: None,
-            norm_eps: self
-                .number("llama.attention.layer_norm_rms_epsilon")
-                .unwrap_or(1e-6),
-            rope: self.rope(&mut problems),
-            rotary_dim: head_dim,
-            tie_word_embeddings: !has("lm_head.weight"),
-            qkv_bias: has("model.layers.0.self_attn.q_proj.bias"),
-            o_bias: has("model.layers.0.self_attn.o_proj.bias"),
-            qk_norm: false,
-            mlp_bias: has("model.layers.0.mlp.gate_proj.bias"),
-            activation: None,
-            parallel_residual: false,
-            dtype: None,
-            bos_id: self.token_id("tokenizer.ggml.bos_token_id"),
-            eos_ids: self.eos_ids(),
-        };
-        config
-            .checked(problems)
-            .map_err(|problems| ModelError::Config {
-                path: self.path().to_owned(),
-                problems,
-            })
-    }
-
-    fn eos_ids(&self) -> Vec<u32> {
-        ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"]
-            .iter()
-            .filter_map(|key| self.token_id(key))
-            .collect()
-    }
-
-    fn rope(&self, problems: &mut Vec<String>) -> RopeConfig {
-        let theta = self.number("llama.rope.freq_base").unwrap_or(10_000.0);
-        let scaling = match self.string("llama.rope.scaling.type") {
-            None | Some("none") => RopeScaling::None,
-            Some("linear") => match self.number("llama.rope.scaling.factor") {
-                Some(factor) => RopeScaling::Linear { factor },
-                None => RopeScaling::None,
-            },
-            Some(other) => {
-                problems.push(format!(
-                    "llama.rope.scaling.type {other}: must be none or linear"
-                ));
-                RopeScaling::None
-            }
-        };
-        RopeConfig { theta, scaling }
     }
 
     fn head_dim_of_header(&self) -> usize {
@@ -290,16 +191,64 @@ impl GgufFile {
                 supported: SUPPORTED,
             });
         }
-        let malformed = |problem: String| ModelError::Malformed {
-            path: self.path().to_owned(),
-            problem: format!("tensor {gguf}: {problem}"),
+        let range = self.byte_range(gguf, info, rows.clone())?;
+        let cols = *info.shape.dims().last().unwrap_or(&1);
+        let cpu = candle_core::Device::Cpu;
+        let bytes = &self.map[range.clone()];
+        let decoded = ggml_file::qtensor_from_ggml(encoding, bytes, vec![rows.len(), cols], &cpu)
+            .and_then(|q| q.dequantize(&cpu))
+            .and_then(|t| t.flatten_all()?.to_vec1::<f32>())
+            .map_err(|e| self.malformed(gguf, &first_line(&e)))?;
+        out.extend_from_slice(&decoded);
+        self.map.let_go(range);
+        Ok(())
+    }
+
+    /// Row `row` of a tensor, in Hugging Face row order, as the groups it is stored in, onto
+    /// `out`. False where it is stored otherwise.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`] for a tensor that ends past the file.
+    pub(crate) fn read_groups(
+        &self,
+        name: &str,
+        row: usize,
+        out: &mut Vec<NibbleGroup>,
+    ) -> Result<bool, ModelError> {
+        let gguf = self.hf_names.get(name).map_or(name, String::as_str);
+        let info = &self.content.tensor_infos[gguf];
+        if !matches!(info.ggml_dtype, GgmlDType::Q4_0 | GgmlDType::Q4_1) {
+            return Ok(false);
+        }
+        let row = if is_rotary(gguf) {
+            stored_row(row, self.head_dim)
+        } else {
+            row
         };
+        let bytes = &self.map[self.byte_range(gguf, info, row..row + 1)?];
+        if info.ggml_dtype == GgmlDType::Q4_0 {
+            out.extend(bytes.as_chunks().0.iter().map(NibbleGroup::from_q4_0));
+        } else {
+            out.extend(bytes.as_chunks().0.iter().map(NibbleGroup::from_q4_1));
+        }
+        Ok(true)
+    }
+
+    /// Where rows of a tensor lie in the file.
+    fn byte_range(
+        &self,
+        gguf: &str,
+        info: &TensorInfo,
+        rows: std::ops::Range<usize>,
+    ) -> Result<std::ops::Range<usize>, ModelError> {
+        let encoding = info.ggml_dtype;
         let cols = *info.shape.dims().last().unwrap_or(&1);
         if !cols.is_multiple_of(encoding.block_size()) {
-            return Err(malformed(format!(
+            let problem = format!(
                 "row of {cols} is not a multiple of the block of {}",
                 encoding.block_size()
-            )));
+            );
+            return Err(self.malformed(gguf, &problem));
         }
         let row_bytes = cols / encoding.block_size() * encoding.type_size();
         let base = self.content.tensor_data_offset.saturating_add(info.offset);
@@ -307,17 +256,18 @@ impl GgufFile {
         let (from, to) = (at(rows.start), at(rows.end));
         let range =
             usize::try_from(from).unwrap_or(usize::MAX)..usize::try_from(to).unwrap_or(usize::MAX);
-        let bytes = self.map.get(range.clone()).ok_or_else(|| {
-            malformed(format!("ends at byte {to}, the file at {}", self.map.len()))
-        })?;
-        let cpu = candle_core::Device::Cpu;
-        let decoded = ggml_file::qtensor_from_ggml(encoding, bytes, vec![rows.len(), cols], &cpu)
-            .and_then(|q| q.dequantize(&cpu))
-            .and_then(|t| t.flatten_all()?.to_vec1::<f32>())
-            .map_err(|e| malformed(first_line(&e)))?;
-        out.extend_from_slice(&decoded);
-        self.map.let_go(range);
-        Ok(())
+        if self.map.get(range.clone()).is_none() {
+            let problem = format!("ends at byte {to}, the file at {}", self.map.len());
+            return Err(self.malformed(gguf, &problem));
+        }
+        Ok(range)
+    }
+
+    fn malformed(&self, gguf: &str, problem: &str) -> ModelError {
+        ModelError::Malformed {
+            path: self.path().to_owned(),
+            problem: format!("tensor {gguf}: {problem}"),
+        }
     }
 }
 

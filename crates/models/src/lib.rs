@@ -9,6 +9,8 @@ pub mod error;
 
 pub mod device;
 
+pub mod quant;
+
 pub mod config;
 
 pub mod encoder_config;
@@ -80,6 +82,7 @@ pub use error::ModelError;
 pub use kv_cache::Sequence;
 pub use load::{LoadOptions, LoadedModel, ModelSource, load, load_from};
 pub use load_encoder::{LoadedEncoder, load_encoder, load_encoder_from};
+pub use quant::Quant;
 pub use sampler::{NextToken, Sampler, SamplingParams};
 
 /// Version of the LibTorch this crate was built against, such as `2.11.0`.

@@ -80,9 +80,9 @@ impl Llama {
         });
         weights.finish()?;
         let weights = &*weights;
-        let embedding = Matrix::read(compute, weights, &[&parts.embed_tokens])?;
+        let embedding = Matrix::read_vocabulary(compute, weights, &parts.embed_tokens)?;
         let lm_head = match &parts.lm_head {
-            Some(part) => Matrix::read(compute, weights, &[part])?,
+            Some(part) => Matrix::read_vocabulary(compute, weights, part)?,
             None => embedding.share(),
         };
         let head_bytes = if parts.lm_head.is_some() {

@@ -15,6 +15,7 @@ use crate::hub::Hub;
 use crate::kernels;
 use crate::layers::Compute;
 use crate::parallel::Team;
+use crate::quant::Quant;
 use crate::registry;
 use crate::tokenizer::{self, TextParts};
 use crate::weights::Weights;
@@ -82,6 +83,9 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Tokens the key/value cache holds, all sequences together.
     pub kv_capacity_tokens: usize,
+    /// How matrices are quantised. Only our own loops can: elsewhere anything but [`Quant::None`]
+    /// is refused.
+    pub quant: Quant,
     /// Use this crate's own loops where the processor can run them (AVX2 and FMA). Without,
     /// LibTorch's operators do the work, as they do on every other device.
     pub own_kernels: bool,
@@ -204,10 +208,18 @@ pub(crate) fn compute(options: &LoadOptions, fits: bool) -> Result<Compute, Mode
     // Operators of LibTorch split their work over this many threads; see `LoadOptions::threads`.
     tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
     let own = options.own_kernels && fits && options.device == Device::Cpu && kernels::available();
+    if options.quant != Quant::None && !own {
+        return Err(ModelError::Quant {
+            quant: options.quant.to_string(),
+            problem: "needs this crate's own loops: device cpu, AVX2 and FMA, and heads of a \
+                      multiple of 16",
+        });
+    }
     let team = own.then(|| Team::new(threads));
     Ok(Compute {
         device: options.device,
         dtype: options.dtype,
+        quant: options.quant,
         team,
     })
 }
@@ -289,6 +301,7 @@ mod tests {
             device: Device::Cpu,
             threads: 1,
             kv_capacity_tokens: 1 << 42,
+            quant: Quant::None,
             own_kernels: true,
         };
         let refused = load(&ModelSource::Path(tiny.into()), &options).map(|_| ());

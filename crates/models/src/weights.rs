@@ -14,6 +14,7 @@ use safetensors::tensor::{Metadata, SafeTensors};
 use crate::error::{Misshaped, ModelError, TensorReport};
 use crate::gguf::GgufFile;
 use crate::mapped_file::MappedFile;
+use crate::quant::NibbleGroup;
 
 /// Rows are decoded in pieces of about this many numbers (1 MiB of f32).
 const PIECE: usize = 1 << 18;
@@ -221,6 +222,30 @@ impl Weights {
         let mut all = Vec::with_capacity(tensor.rows * tensor.cols);
         self.read_rows(tensor, 0..tensor.rows, &mut all)?;
         Ok(all)
+    }
+
+    /// Hands every row to `sink` as the groups of 4 bits it is stored in. False, and nothing
+    /// handed on, where the tensor is stored otherwise.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`].
+    pub fn read_groups(
+        &self,
+        tensor: &Taken,
+        mut sink: impl FnMut(usize, &[NibbleGroup]),
+    ) -> Result<bool, ModelError> {
+        let Store::Gguf(file) = &self.store else {
+            return Ok(false);
+        };
+        let mut groups = Vec::new();
+        for row in 0..tensor.rows {
+            groups.clear();
+            if !file.read_groups(&tensor.name, tensor.first_row + row, &mut groups)? {
+                return Ok(false);
+            }
+            sink(row, &groups);
+        }
+        Ok(true)
     }
 
     fn read_rows(

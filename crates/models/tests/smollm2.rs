@@ -14,7 +14,7 @@ use golden::{
 };
 use prony_models::gguf::GgufFile;
 use prony_models::weights::Weights;
-use prony_models::{Dtype, LoadedModel, NextToken};
+use prony_models::{Dtype, LoadOptions, LoadedModel, NextToken, Quant};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -178,6 +178,38 @@ fn the_stored_text_is_as_likely_as_in_the_reference() {
         (bf16_nll - expected).abs() < 0.01,
         "bf16: {bf16_nll}, reference {expected}"
     );
+}
+
+/// Weights of 8 and 4 bits can only be judged so, not by tokens. The weights here are 4-bit groups
+/// by nature, so that int4 loses nothing but in the embedding.
+#[test]
+fn quantised_the_text_is_nearly_as_likely() {
+    let golden = json("smollm2/golden.json");
+    let perplexity = &golden["perplexity"];
+    let tokens = ids(&perplexity["ids"]);
+    let expected = perplexity["mean_nll_f32"].as_f64().unwrap();
+    println!("dtype  quant         mean NLL  off from f32's {expected}");
+    for (dtype, quant, allowed) in [
+        (Dtype::F32, Quant::None, 1e-4),
+        (Dtype::Bf16, Quant::None, 0.01),
+        (Dtype::Bf16, Quant::Int8, 0.03),
+        (Dtype::F32, Quant::Int8Dynamic, 0.03),
+        (Dtype::Bf16, Quant::Int8Dynamic, 0.03),
+        (Dtype::Bf16, Quant::Int4, 0.15),
+    ] {
+        if quant != Quant::None && !prony_models::kernels::available() {
+            continue;
+        }
+        let options = LoadOptions {
+            quant,
+            ..options(dtype)
+        };
+        let nll = mean_nll(&mut open(&smollm2(), &options), &tokens);
+        let off = nll - expected;
+        let (dtype, quant) = (dtype.to_string(), quant.to_string());
+        println!("{dtype:6} {quant:13} {nll:.6}  {off:+.6}");
+        assert!(off.abs() < allowed, "{dtype} {quant}: {nll}");
+    }
 }
 
 #[test]

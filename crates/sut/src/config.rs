@@ -3,7 +3,6 @@
 //! Inner code takes only `Config`. What needs the model to be loaded first (how long a sequence
 //! may be, say) is not decided here.
 
-use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +10,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::error::SutError;
+
+mod plan;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 ended by SIGTERM or SIGINT · 1 the engine or the system failed, or a second signal \
@@ -73,6 +74,32 @@ pub enum DtypeName {
     Bf16,
 }
 
+/// How the model's matrices are quantised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum QuantName {
+    /// Not at all.
+    None,
+    /// 8-bit weights, one scale an output; activations keep 16 bits.
+    Int8,
+    /// 8-bit weights and activations.
+    Int8Dynamic,
+    /// 4-bit weights in groups of 32, as GGUF's Q4_0 and Q4_1 are; embedding and head 8-bit.
+    Int4,
+}
+
+impl QuantName {
+    /// As typed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Int8 => "int8",
+            Self::Int8Dynamic => "int8-dynamic",
+            Self::Int4 => "int4",
+        }
+    }
+}
+
 /// The flags of `prony-sut serve`, not yet checked against each other.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -94,6 +121,9 @@ pub struct Args {
     /// Number format of weights and cache
     #[arg(long, value_enum, default_value = "f32")]
     pub dtype: DtypeName,
+    /// How the model's matrices are quantised; needs device cpu
+    #[arg(long, value_enum, default_value = "none")]
+    pub quant: QuantName,
     /// Where to compute: cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     pub device: String,
@@ -186,6 +216,8 @@ pub struct TorchConfig {
     pub model: String,
     /// Number format.
     pub dtype: DtypeName,
+    /// How matrices are quantised.
+    pub quant: QuantName,
     /// `cpu`, `cuda` or `cuda:N`.
     pub device: String,
     /// LibTorch's team.
@@ -282,50 +314,13 @@ impl Args {
                 let torch = TorchConfig {
                     model,
                     dtype: self.dtype,
+                    quant: self.quant,
                     device,
                     threads,
                 };
                 Ok((BackendConfig::Torch(torch), name))
             }
         }
-    }
-}
-
-impl Config {
-    /// What this configuration leads to, one `name = value` line each.
-    ///
-    /// `max_model_len` is what the loaded model and the cache allow.
-    #[must_use]
-    pub fn plan(&self, max_model_len: usize) -> String {
-        let mut plan = String::new();
-        let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            // Writing into a String cannot fail.
-            let _ = writeln!(plan, "{name} = {value}");
-        };
-        line("served_model_name", &self.served_model_name);
-        match &self.backend {
-            BackendConfig::Echo(echo) => {
-                line("backend", &"echo");
-                line("echo_ttft_ms", &(echo.ttft.as_secs_f64() * 1e3));
-                line("echo_itl_ms", &(echo.itl.as_secs_f64() * 1e3));
-            }
-            BackendConfig::Torch(torch) => {
-                line("backend", &"torch");
-                line("model", &torch.model);
-                line("device", &torch.device);
-                line("dtype", &format!("{:?}", torch.dtype).to_lowercase());
-                line("threads", &torch.threads);
-            }
-        }
-        line("http_threads", &self.http_threads);
-        line("max_model_len", &max_model_len);
-        line("max_batch_rows", &self.limits.max_batch_rows);
-        line("max_batch_tokens", &self.limits.max_batch_tokens);
-        line("kv_tokens", &self.limits.kv_tokens);
-        line("max_queue", &self.limits.max_queue);
-        line("max_queue_tokens", &self.limits.max_queue_tokens);
-        line("drain_timeout_s", &self.drain_timeout.as_secs_f64());
-        plan
     }
 }
 

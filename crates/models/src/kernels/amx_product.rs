@@ -1,4 +1,4 @@
-//! Intel's tile registers (AMX): whether the process may use them, and one product of bf16 tiles.
+//! Products of bf16 tiles on Intel's tile registers (AMX), whose shapes and strides are free.
 //!
 //! The intrinsics are not stable in Rust, so the instructions stand here as assembly. A tile is 16
 //! rows of 64 bytes: 16 x 32 numbers in bf16 or 16 x 16 in f32. The right operand of a product
@@ -11,8 +11,6 @@
 )]
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-use std::sync::OnceLock;
 
 /// Rows of a tile, and numbers in a row of f32.
 pub(super) const TILE: usize = 16;
@@ -20,56 +18,6 @@ pub(super) const TILE: usize = 16;
 pub(super) const PAIRED: usize = 32;
 /// Bytes of a tile.
 pub(super) const TILE_BYTES: usize = 1024;
-
-/// True where tiles of bf16 can be multiplied and AVX-512 with bf16 surrounds them.
-pub(super) fn has_bf16() -> bool {
-    static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| {
-        std::is_x86_feature_detected!("avx512f")
-            && std::is_x86_feature_detected!("avx512bw")
-            && std::is_x86_feature_detected!("avx512dq")
-            && std::is_x86_feature_detected!("avx512vl")
-            && std::is_x86_feature_detected!("avx512bf16")
-            && tiles_allowed()
-    })
-}
-
-/// Source: Intel's manual, volume 1, chapter 18; Linux, `Documentation/arch/x86/xstate.rst`.
-fn tiles_allowed() -> bool {
-    const AMX_BF16: u32 = 1 << 22;
-    const AMX_TILE: u32 = 1 << 24;
-    const OSXSAVE: u32 = 1 << 27;
-    /// Both parts of the tile state are kept by the system.
-    const XCR0_TILES: u64 = 0b11 << 17;
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const XFEATURE_XTILEDATA: libc::c_long = 18;
-    let wanted = AMX_BF16 | AMX_TILE;
-    if __cpuid(1).ecx & OSXSAVE == 0
-        || __cpuid(0).eax < 7
-        || __cpuid_count(7, 0).edx & wanted != wanted
-    {
-        return false;
-    }
-    // SAFETY: OSXSAVE is set, so XGETBV exists.
-    if unsafe { xcr0() } & XCR0_TILES != XCR0_TILES {
-        return false;
-    }
-    // SAFETY: asks for a permission of the whole process and touches no memory.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_arch_prctl,
-            ARCH_REQ_XCOMP_PERM,
-            XFEATURE_XTILEDATA,
-        )
-    };
-    answer == 0
-}
-
-#[target_feature(enable = "xsave")]
-fn xcr0() -> u64 {
-    // SAFETY: the register 0 exists wherever XGETBV does.
-    unsafe { _xgetbv(0) }
-}
 
 /// The shape of all eight tiles: 16 rows of 64 bytes.
 #[repr(C, align(64))]
@@ -95,7 +43,7 @@ pub(super) struct Tiles(());
 
 impl Tiles {
     /// # Safety
-    /// [`has_bf16`] is true.
+    /// The processor has AMX and the process may use it: see `cpu`.
     pub(super) unsafe fn shape() -> Self {
         // SAFETY: the instruction exists by the caller's word; CONFIG is 64 valid bytes.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack)) };

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use super::cpu::Isa;
 use super::memory::Shared;
 use crate::device::Dtype;
 use crate::parallel::Team;
@@ -63,7 +64,7 @@ impl Bidirectional<'_> {
             out: &out,
         };
         // Long texts stand at the end of a batch and go first, so that none is left for the end.
-        let narrow = self.dtype == Dtype::Bf16 && has_tiles();
+        let narrow = self.dtype == Dtype::Bf16 && Isa::best() == Some(Isa::Amx);
         team.run(pieces.len(), &|i| {
             let piece = &pieces[pieces.len() - 1 - i];
             if narrow {
@@ -107,14 +108,6 @@ impl Job<'_> {
         let start = ((3 * row + part) * self.heads + head) * self.dim;
         &self.qkv[start..start + self.dim]
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-use super::amx_product::has_bf16 as has_tiles;
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_tiles() -> bool {
-    false
 }
 
 #[cfg(not(target_arch = "x86_64"))]

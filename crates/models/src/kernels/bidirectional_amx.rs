@@ -75,8 +75,8 @@ impl Job<'_> {
     /// A piece with the operands of its products in bf16.
     pub(super) fn run_bf16(&self, piece: &Piece) {
         SCRATCH.with_borrow_mut(|scratch| {
-            // SAFETY: `Bidirectional::run` calls this where `has_bf16` is true, which names every
-            // feature below.
+            // SAFETY: `Bidirectional::run` calls this where the level is `Isa::Amx`, which implies
+            // every feature below.
             unsafe { self.heads(piece, scratch) };
         });
     }

@@ -1,6 +1,18 @@
-//! Products against a plain loop in f64, every tile shape, and rows that do not see each other.
+//! Products against a plain loop in f64, every format on every level of instructions, every tile
+//! shape, and rows that do not see each other.
+
+use half::bf16;
 
 use super::*;
+
+const FORMATS: [Format; 5] = [
+    Format::F32,
+    Format::Bf16,
+    Format::Int8,
+    Format::Int8Dynamic,
+    Format::Int4,
+];
+const MOST_ROWS: usize = 40;
 
 fn noise(n: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
@@ -13,8 +25,8 @@ fn noise(n: usize, seed: u32) -> Vec<f32> {
 }
 
 /// A packed matrix and the numbers it holds, row after row.
-fn matrix(dtype: Dtype, outputs: usize, inputs: usize) -> (PackedMatrix, Vec<f32>) {
-    let mut packed = PackedMatrix::zeros(dtype, outputs, inputs);
+fn matrix(isa: Isa, format: Format, outputs: usize, inputs: usize) -> (PackedMatrix, Vec<f32>) {
+    let mut packed = PackedMatrix::zeros_for(isa, format, outputs, inputs);
     for (o, row) in noise(outputs * inputs, 7).chunks(inputs).enumerate() {
         packed.set_output(o, row);
     }
@@ -25,14 +37,51 @@ fn matrix(dtype: Dtype, outputs: usize, inputs: usize) -> (PackedMatrix, Vec<f32
     (packed, held)
 }
 
+/// A row of activations as a format computes with it.
+fn seen(isa: Isa, format: Format, x: &[f32]) -> Vec<f64> {
+    let most = x.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+    let stepped = |steps: f32| {
+        // In f32, or a number half-way between two steps could go the other way here.
+        let scale = most * (1.0 / steps);
+        let step = |v: f32| f64::from((v * (1.0 / scale)).round_ties_even()) * f64::from(scale);
+        let stepped: Vec<f64> = x.iter().map(|&v| step(v)).collect();
+        for (v, s) in x.iter().zip(&stepped) {
+            let off = (f64::from(*v) - s).abs();
+            assert!(off < 0.501 * f64::from(scale), "{v} becomes {s}");
+        }
+        stepped
+    };
+    match format {
+        Format::Bf16 if isa > Isa::Avx2 => x
+            .iter()
+            .map(|&v| f64::from(bf16::from_f32(v).to_f32()))
+            .collect(),
+        Format::F32 | Format::Bf16 => x.iter().map(|&v| f64::from(v)).collect(),
+        Format::Int8 | Format::Int4 => stepped(127.0 * 256.0),
+        Format::Int8Dynamic => stepped(127.0),
+    }
+}
+
+fn product(isa: Isa, x: &[f32], w: &PackedMatrix, threads: usize) -> Vec<f32> {
+    let mut out = vec![0.0; x.len() / w.inputs() * w.outputs()];
+    let product = Matmul {
+        x,
+        w,
+        bias: None,
+        finish: Finish::Store,
+    };
+    product.run_on(isa, &Team::new(threads), &mut out);
+    out
+}
+
 #[test]
 fn equals_the_definition_in_every_tile_shape() {
     let team = Team::new(2);
-    for dtype in [Dtype::F32, Dtype::Bf16] {
-        for (outputs, inputs) in [(1, 3), (16, 8), (50, 33), (200, 40), (350, 5)] {
-            let (w, held) = matrix(dtype, outputs, inputs);
+    for (isa, format) in Isa::all().flat_map(|isa| FORMATS.map(|f| (isa, f))) {
+        for (outputs, inputs) in [(1, 3), (16, 8), (50, 33), (200, 40), (350, 5), (70, 130)] {
+            let (w, held) = matrix(isa, format, outputs, inputs);
             let bias = noise(outputs, 9);
-            for m in 1..=14 {
+            for m in 1..=MOST_ROWS {
                 let x = noise(m * inputs, 11);
                 let mut out = noise(m * outputs, 13);
                 let before = out.clone();
@@ -42,16 +91,17 @@ fn equals_the_definition_in_every_tile_shape() {
                     bias: Some(&bias),
                     finish: Finish::Add,
                 };
-                product.run(&team, &mut out);
+                product.run_on(isa, &team, &mut out);
+                let x: Vec<Vec<f64>> = x.chunks(inputs).map(|x| seen(isa, format, x)).collect();
                 for (i, got) in out.iter().enumerate() {
                     let (row, o) = (i / outputs, i % outputs);
-                    let (x, w) = (&x[row * inputs..], &held[o * inputs..]);
-                    let dot: f64 = (0..inputs).map(|k| f64::from(x[k]) * f64::from(w[k])).sum();
+                    let w = &held[o * inputs..(o + 1) * inputs];
+                    let dot: f64 = x[row].iter().zip(w).map(|(x, &w)| x * f64::from(w)).sum();
                     let expected = dot + f64::from(bias[o]) + f64::from(before[i]);
                     let off = (f64::from(*got) - expected).abs();
                     assert!(
                         off < 1e-5,
-                        "{dtype} {outputs}x{inputs} {m}: {got} {expected}"
+                        "{isa} {format:?} {outputs}x{inputs} {m}: {got} {expected}"
                     );
                 }
             }
@@ -60,57 +110,95 @@ fn equals_the_definition_in_every_tile_shape() {
 }
 
 #[test]
-fn gate_multiplies_pairs_of_panels() {
-    let (inner, inputs) = (20, 12);
-    let (w, held) = matrix(Dtype::F32, 64, inputs);
-    let weight = |half: usize, i: usize| &held[((i / 16 * 2 + half) * 16 + i % 16) * inputs..];
-    for m in [1, 2, 5, 9] {
-        let x = noise(m * inputs, 3);
-        let mut out = vec![0.0; m * inner];
-        let product = Matmul {
-            x: &x,
-            w: &w,
-            bias: None,
-            finish: Finish::Gate,
+fn every_level_of_instructions_gives_the_same_bits() {
+    let (outputs, inputs) = (100, 1536 + 37);
+    let x = noise(MOST_ROWS * inputs, 5);
+    for format in FORMATS {
+        // bf16 has another layout below AVX-512, and rounds less there.
+        let lowest = if format == Format::Bf16 {
+            Isa::Avx512
+        } else {
+            Isa::Avx2
         };
-        product.run(&Team::new(1), &mut out);
-        for (i, got) in out.iter().enumerate() {
-            let x = &x[i / inner * inputs..];
-            let dot = |w: &[f32]| (0..inputs).map(|k| f64::from(x[k]) * f64::from(w[k])).sum();
-            let (gate, up): (f64, f64) = (dot(weight(0, i % inner)), dot(weight(1, i % inner)));
-            let expected = gate / (1.0 + (-gate).exp()) * up;
-            assert!(
-                (f64::from(*got) - expected).abs() < 1e-5,
-                "{m} {i}: {got} {expected}"
-            );
+        let levels: Vec<Isa> = Isa::all().filter(|&isa| isa >= lowest).collect();
+        let Some(&first) = levels.first() else {
+            continue;
+        };
+        let (w, _) = matrix(first, format, outputs, inputs);
+        for m in 1..=MOST_ROWS {
+            let expected = product(first, &x[..m * inputs], &w, 1);
+            for &isa in &levels[1..] {
+                let got = product(isa, &x[..m * inputs], &w, 1);
+                assert!(got == expected, "{isa} and {first}: {format:?} {m}");
+            }
+        }
+    }
+}
+
+#[test]
+fn gate_multiplies_pairs_of_runs() {
+    let (inner, inputs) = (20, 12);
+    for (isa, format) in Isa::all().flat_map(|isa| FORMATS.map(|f| (isa, f))) {
+        let (w, held) = matrix(isa, format, 64, inputs);
+        let weight = |half: usize, i: usize| &held[((i / 16 * 2 + half) * 16 + i % 16) * inputs..];
+        for m in [1, 2, 5, 9] {
+            let x = noise(m * inputs, 3);
+            let mut out = vec![0.0; m * inner];
+            let product = Matmul {
+                x: &x,
+                w: &w,
+                bias: None,
+                finish: Finish::Gate,
+            };
+            product.run_on(isa, &Team::new(1), &mut out);
+            for (i, got) in out.iter().enumerate() {
+                let row = i / inner * inputs;
+                let x = seen(isa, format, &x[row..row + inputs]);
+                let dot = |w: &[f32]| x.iter().zip(w).map(|(x, &w)| x * f64::from(w)).sum();
+                let (gate, up): (f64, f64) = (dot(weight(0, i % inner)), dot(weight(1, i % inner)));
+                let expected = gate / (1.0 + (-gate).exp()) * up;
+                assert!(
+                    (f64::from(*got) - expected).abs() < 1e-5,
+                    "{isa} {format:?} {m} {i}: {got} {expected}"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn a_row_is_the_same_alone_and_in_any_batch_bit_for_bit() {
-    for dtype in [Dtype::F32, Dtype::Bf16] {
-        let (outputs, inputs) = (330, 100);
-        let (w, _) = matrix(dtype, outputs, inputs);
-        let x = noise(40 * inputs, 5);
-        let run = |x: &[f32], threads| {
-            let mut out = vec![0.0; x.len() / inputs * outputs];
-            let product = Matmul {
-                x,
-                w: &w,
-                bias: None,
-                finish: Finish::Store,
-            };
-            product.run(&Team::new(threads), &mut out);
-            out
-        };
-        let alone: Vec<f32> = x.chunks(inputs).flat_map(|row| run(row, 1)).collect();
-        for m in [2, 3, 4, 7, 16, 40] {
+    let (outputs, inputs) = (330, 100);
+    for (isa, format) in Isa::all().flat_map(|isa| FORMATS.map(|f| (isa, f))) {
+        let (w, _) = matrix(isa, format, outputs, inputs);
+        let x = noise(MOST_ROWS * inputs, 5);
+        let alone: Vec<f32> = x
+            .chunks(inputs)
+            .flat_map(|row| product(isa, row, &w, 1))
+            .collect();
+        for m in 2..=MOST_ROWS {
             for threads in [1, 3] {
                 assert!(
-                    run(&x[..m * inputs], threads) == alone[..m * outputs],
-                    "{dtype} {m}"
+                    product(isa, &x[..m * inputs], &w, threads) == alone[..m * outputs],
+                    "{isa} {format:?} {m}"
                 );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_none_spoils_its_own_row_only() {
+    let (outputs, inputs) = (40, 70);
+    for (isa, format) in Isa::all().flat_map(|isa| FORMATS.map(|f| (isa, f))) {
+        let (w, _) = matrix(isa, format, outputs, inputs);
+        for broken in [f32::NAN, f32::INFINITY] {
+            let mut x = noise(3 * inputs, 5);
+            x[inputs + 65] = broken;
+            let out = product(isa, &x, &w, 1);
+            for (i, v) in out.iter().enumerate() {
+                let spoilt = i / outputs == 1;
+                assert_eq!(v.is_finite(), !spoilt, "{isa} {format:?} {broken} {i}: {v}");
             }
         }
     }

@@ -11,21 +11,22 @@ use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-use super::rows::Row;
+/// A type for which all bits zero, as all other bits, are a value.
+pub trait Plain: Copy + Send + Sync + 'static {}
 
 /// A fixed array of rows, all lanes 0 at first.
 ///
 /// A `vec![R::ZERO; n]` would write every page at once: a cache with room for many sequences would
 /// cost its whole capacity at start instead of what is used. The allocator's zeroed memory is no
 /// better once it recycles; fresh pages from the system are zero and cost nothing until touched.
-pub struct Rows<R: Row> {
+pub struct Rows<R: Plain> {
     /// Invariant: at least `len` rows long. A page is aligned for every row.
     pages: MmapMut,
     len: usize,
     rows: PhantomData<R>,
 }
 
-impl<R: Row> Rows<R> {
+impl<R: Plain> Rows<R> {
     /// `len` rows of zeros.
     ///
     /// # Panics
@@ -49,7 +50,7 @@ impl<R: Row> Rows<R> {
     }
 }
 
-impl<R: Row> Deref for Rows<R> {
+impl<R: Plain> Deref for Rows<R> {
     type Target = [R];
 
     fn deref(&self) -> &[R] {
@@ -58,7 +59,7 @@ impl<R: Row> Deref for Rows<R> {
     }
 }
 
-impl<R: Row> DerefMut for Rows<R> {
+impl<R: Plain> DerefMut for Rows<R> {
     fn deref_mut(&mut self) -> &mut [R] {
         // SAFETY: as above; `&mut self` is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast(), self.len) }

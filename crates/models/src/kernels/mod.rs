@@ -9,13 +9,35 @@
 //!
 //! On other processors and devices the layers use LibTorch's operators instead.
 
-pub mod rows;
+pub mod cpu;
 
 pub mod memory;
+
+pub mod rows;
 
 mod tile;
 
 mod elementwise;
+
+pub mod tiles;
+
+pub mod packed;
+
+mod finish;
+
+mod matmul_rows;
+
+mod activations;
+
+mod amx;
+
+mod dot_avx512;
+
+mod dot_avx2;
+
+mod matmul_tiles;
+
+mod matmul_nibbles;
 
 pub mod matmul;
 
@@ -37,14 +59,7 @@ mod bidirectional_amx;
 
 /// True where this processor can run the kernels.
 pub fn available() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma")
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
+    cpu::Isa::best().is_some()
 }
 
 /// `elementwise::rms_norm` for callers that are not compiled for AVX2.

@@ -8,11 +8,13 @@ use std::arch::x86_64::{
 
 use half::bf16;
 
+use super::memory::Plain;
+
 /// Numbers in a row.
 pub const LANES: usize = 16;
 
 /// A row of [`LANES`] numbers in some format, readable as two AVX registers.
-pub trait Row: Copy + Send + Sync + 'static {
+pub trait Row: Plain {
     /// All lanes 0.
     const ZERO: Self;
 
@@ -45,6 +47,10 @@ pub struct RowF32([f32; LANES]);
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
 pub struct RowBf16([u16; LANES]);
+
+impl Plain for RowF32 {}
+
+impl Plain for RowBf16 {}
 
 impl Row for RowF32 {
     const ZERO: Self = Self([0.0; LANES]);

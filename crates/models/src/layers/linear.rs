@@ -6,7 +6,7 @@ use tch::Tensor;
 
 use super::{Compute, numbers, numbers_mut, shape};
 use crate::error::ModelError;
-use crate::kernels::matmul::{Finish, Matmul, PackedMatrix};
+use crate::kernels::matmul::{Finish, Format, Matmul, PackedMatrix};
 use crate::kernels::rows::LANES;
 use crate::weights::{Taken, Weights};
 
@@ -28,13 +28,35 @@ impl Matrix {
         weights: &Weights,
         parts: &[&Taken],
     ) -> Result<Self, ModelError> {
+        Self::read_as(compute, compute.format(), weights, parts)
+    }
+
+    /// [`Matrix::read`] for an embedding or an output matrix.
+    ///
+    /// # Errors
+    /// As [`Matrix::read`].
+    pub fn read_vocabulary(
+        compute: &Compute,
+        weights: &Weights,
+        part: &Taken,
+    ) -> Result<Self, ModelError> {
+        Self::read_as(compute, compute.vocabulary_format(), weights, &[part])
+    }
+
+    fn read_as(
+        compute: &Compute,
+        format: Format,
+        weights: &Weights,
+        parts: &[&Taken],
+    ) -> Result<Self, ModelError> {
         let rows: usize = parts.iter().map(|p| p.rows()).sum();
         let starts = parts.iter().scan(0, |next, part| {
             let start = *next;
             *next += part.rows();
             Some(move |row: usize| start + row)
         });
-        Self::read_to(compute, weights, parts, rows, starts)
+        let to = (format, rows);
+        Self::read_to(compute, weights, parts, to, starts)
     }
 
     /// Reads a gate and an up projection for [`Finish::Gate`]: their panels alternate. For
@@ -53,14 +75,20 @@ impl Matrix {
         }
         let rows = 2 * gate.rows().next_multiple_of(LANES);
         let places = [0, LANES].map(|half| move |row: usize| gated_place(row, half));
-        Self::read_to(compute, weights, &[gate, up], rows, places)
+        Self::read_to(
+            compute,
+            weights,
+            &[gate, up],
+            (compute.format(), rows),
+            places,
+        )
     }
 
     fn read_to<F: Fn(usize) -> usize>(
         compute: &Compute,
         weights: &Weights,
         parts: &[&Taken],
-        rows: usize,
+        (format, rows): (Format, usize),
         places: impl IntoIterator<Item = F>,
     ) -> Result<Self, ModelError> {
         let cols = parts[0].cols();
@@ -69,13 +97,9 @@ impl Matrix {
             "fused parts have one width"
         );
         if compute.team.is_some() {
-            let mut packed = PackedMatrix::zeros(compute.dtype, rows, cols);
+            let mut packed = PackedMatrix::zeros(format, rows, cols);
             for (part, place) in parts.iter().zip(places) {
-                weights.read(part, |start, piece| {
-                    for (i, row) in piece.chunks_exact(cols).enumerate() {
-                        packed.set_output(place(start + i), row);
-                    }
-                })?;
+                pack(&mut packed, weights, part, place)?;
             }
             return Ok(Self::Packed(Arc::new(packed)));
         }
@@ -111,7 +135,7 @@ impl Matrix {
         let outputs = rows.len() / inputs;
         assert_eq!(rows.len(), outputs * inputs, "rows out of shape");
         if compute.team.is_some() {
-            let mut packed = PackedMatrix::zeros(compute.dtype, outputs, inputs);
+            let mut packed = PackedMatrix::zeros(compute.format(), outputs, inputs);
             for (output, row) in rows.chunks_exact(inputs).enumerate() {
                 packed.set_output(output, row);
             }
@@ -148,6 +172,27 @@ impl Matrix {
             Self::Torch(tensor) => tensor.size()[0] as usize,
         }
     }
+}
+
+/// Puts the rows of a tensor where `place` says, as they are stored where the formats agree.
+fn pack(
+    packed: &mut PackedMatrix,
+    weights: &Weights,
+    part: &Taken,
+    place: impl Fn(usize) -> usize,
+) -> Result<(), ModelError> {
+    if packed.format() == Format::Int4 {
+        let set = |row, groups: &[_]| packed.set_output_groups(place(row), groups);
+        if weights.read_groups(part, set)? {
+            return Ok(());
+        }
+    }
+    let cols = part.cols();
+    weights.read(part, |start, piece| {
+        for (i, row) in piece.chunks_exact(cols).enumerate() {
+            packed.set_output(place(start + i), row);
+        }
+    })
 }
 
 /// Where row `row` of a gate (`half` 0) or up (`half` 16) projection goes.

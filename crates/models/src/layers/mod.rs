@@ -7,7 +7,9 @@
 use tch::{Kind, Tensor};
 
 use crate::device::{Device, Dtype};
+use crate::kernels::matmul::Format;
 use crate::parallel::Team;
+use crate::quant::Quant;
 
 pub mod linear;
 
@@ -35,6 +37,8 @@ pub struct Compute {
     pub device: Device,
     /// Format of weights and cache.
     pub dtype: Dtype,
+    /// How matrices are quantised; only our own loops do it.
+    pub quant: Quant,
     /// Threads of our own loops; `None` means LibTorch's operators.
     pub team: Option<Team>,
 }
@@ -54,6 +58,16 @@ impl Compute {
     pub fn threads(&self) -> usize {
         let torch = || usize::try_from(tch::get_num_threads()).unwrap_or(1);
         self.team.as_ref().map_or_else(torch, Team::threads)
+    }
+
+    /// Format of matrices for our own loops.
+    pub(crate) fn format(&self) -> Format {
+        Format::of(self.dtype, self.quant)
+    }
+
+    /// Format of an embedding or output matrix for our own loops.
+    pub(crate) fn vocabulary_format(&self) -> Format {
+        Format::of_vocabulary(self.dtype, self.quant)
     }
 
     /// A tensor of activations whose numbers are not set yet.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use prony_models::{
-    Decoder, Device, Dtype, LoadOptions, LoadedEncoder, LoadedModel, ModelSource, NextToken,
+    Decoder, Device, Dtype, LoadOptions, LoadedEncoder, LoadedModel, ModelSource, NextToken, Quant,
     Sampler, Sequence, StepRow, load, load_encoder,
 };
 use serde_json::Value;
@@ -82,6 +82,7 @@ pub fn options(dtype: Dtype) -> LoadOptions {
         device: Device::Cpu,
         threads: 2,
         kv_capacity_tokens: 8192,
+        quant: Quant::None,
         own_kernels: true,
     }
 }

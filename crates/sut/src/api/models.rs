@@ -51,6 +51,7 @@ pub fn engine_card(config: &Config) -> EngineCard {
         backend: backend.to_owned(),
         libtorch: torch.and_then(|_| libtorch_version()),
         dtype: torch.map(|t| format!("{:?}", t.dtype).to_lowercase()),
+        quant: torch.map(|t| t.quant.name().to_owned()),
         device: torch.map(|t| t.device.clone()),
         // The echo backend computes on the engine's one thread.
         threads: torch.map_or(1, |t| t.threads as u64),

@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use prony_models::kv_cache::BLOCK_TOKENS;
 use prony_models::{
-    Decoder, Device, Dtype, LoadOptions, LoadedModel, ModelError, ModelSource, Sampler,
+    Decoder, Device, Dtype, LoadOptions, LoadedModel, ModelError, ModelSource, Quant, Sampler,
     SamplingParams, Sequence, StepRow,
 };
 
 use super::{Backend, BackendError, BackendInfo, Loaded, SeqId, Step, Texts};
 use crate::chat_template::ChatTemplate;
-use crate::config::{DtypeName, Limits, TorchConfig};
+use crate::config::{DtypeName, Limits, QuantName, TorchConfig};
 use crate::error::SutError;
 use crate::request::{Generate, Sampling};
 use crate::tokenize::{TokenTable, Tokenizer};
@@ -45,6 +45,12 @@ pub fn load(config: &TorchConfig, limits: &Limits) -> Result<Loaded, SutError> {
         dtype: match config.dtype {
             DtypeName::F32 => Dtype::F32,
             DtypeName::Bf16 => Dtype::Bf16,
+        },
+        quant: match config.quant {
+            QuantName::None => Quant::None,
+            QuantName::Int8 => Quant::Int8,
+            QuantName::Int8Dynamic => Quant::Int8Dynamic,
+            QuantName::Int4 => Quant::Int4,
         },
         device: device(&config.device)?,
         threads: config.threads,

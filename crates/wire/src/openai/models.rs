@@ -46,6 +46,9 @@ pub struct EngineCard {
     /// Number format of weights and cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
+    /// How matrices are quantised: `none`, `int8`, `int8-dynamic` or `int4`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quant: Option<String>,
     /// `cpu`, `cuda` or `cuda:N`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,

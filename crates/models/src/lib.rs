@@ -83,7 +83,7 @@ pub use kv_cache::Sequence;
 pub use load::{LoadOptions, LoadedModel, ModelSource, load, load_from};
 pub use load_encoder::{LoadedEncoder, load_encoder, load_encoder_from};
 pub use quant::Quant;
-pub use sampler::{NextToken, Sampler, SamplingParams};
+pub use sampler::{NextToken, Penalties, Sampler, SamplingParams};
 
 /// Version of the LibTorch this crate was built against, such as `2.11.0`.
 pub const LIBTORCH_VERSION: &str = env!("PRONY_LIBTORCH_VERSION");

@@ -7,6 +7,11 @@
 use crate::error::ModelError;
 use crate::kernels::sum_exp;
 
+mod penalties;
+
+use penalties::Adjuster;
+pub use penalties::Penalties;
+
 /// How the next token is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SamplingParams {
@@ -16,6 +21,8 @@ pub struct SamplingParams {
     pub top_k: usize,
     /// Draw from the smallest set of tokens whose probabilities reach `top_p`; 1 keeps all.
     pub top_p: f32,
+    /// Draw from tokens at least this share as likely as the most likely one; 0 keeps all.
+    pub min_p: f32,
     /// Names the stream of random numbers.
     pub seed: u64,
 }
@@ -26,6 +33,7 @@ impl Default for SamplingParams {
             temperature: 0.0,
             top_k: 0,
             top_p: 1.0,
+            min_p: 0.0,
             seed: 0,
         }
     }
@@ -35,8 +43,8 @@ impl SamplingParams {
     /// Refuses values that no distribution belongs to.
     ///
     /// # Errors
-    /// [`ModelError::Sampling`] for a temperature that is negative or not finite, and for a
-    /// `top_p` outside (0, 1].
+    /// [`ModelError::Sampling`] for a temperature that is negative or not finite, for a `top_p`
+    /// outside (0, 1], and for a `min_p` outside [0, 1].
     pub fn validate(&self) -> Result<(), ModelError> {
         if !self.temperature.is_finite() || self.temperature < 0.0 {
             return Err(ModelError::Sampling {
@@ -52,6 +60,13 @@ impl SamplingParams {
                 allowed: "must be above 0 and at most 1",
             });
         }
+        if !(0.0..=1.0).contains(&self.min_p) {
+            return Err(ModelError::Sampling {
+                name: "min_p",
+                value: f64::from(self.min_p),
+                allowed: "must be from 0 to 1",
+            });
+        }
         Ok(())
     }
 }
@@ -61,7 +76,7 @@ impl SamplingParams {
 pub struct NextToken {
     /// Its id.
     pub id: u32,
-    /// Natural logarithm of its probability under the model, before temperature, top-k and top-p.
+    /// Natural logarithm of its probability under the model, before anything of the sampling.
     pub logprob: f32,
 }
 
@@ -71,6 +86,7 @@ pub struct Sampler {
     params: SamplingParams,
     /// Invariant: number of random draws made so far; draw `n` uses counter `n`.
     drawn: u64,
+    adjuster: Option<Adjuster>,
 }
 
 impl Sampler {
@@ -79,6 +95,7 @@ impl Sampler {
         Self {
             params: SamplingParams::default(),
             drawn: 0,
+            adjuster: None,
         }
     }
 
@@ -88,7 +105,26 @@ impl Sampler {
     /// What [`SamplingParams::validate`] refuses.
     pub fn new(params: SamplingParams) -> Result<Self, ModelError> {
         params.validate()?;
-        Ok(Self { params, drawn: 0 })
+        Ok(Self {
+            params,
+            drawn: 0,
+            adjuster: None,
+        })
+    }
+
+    /// Also applies `penalties`; `prompt` counts for those of repetition.
+    ///
+    /// # Errors
+    /// [`ModelError::Sampling`] for numbers that are not finite, and for a repetition penalty that
+    /// is not above 0.
+    pub fn with_penalties(
+        mut self,
+        penalties: Penalties,
+        prompt: &[u32],
+    ) -> Result<Self, ModelError> {
+        penalties.validate()?;
+        self.adjuster = Adjuster::new(penalties, prompt);
+        Ok(self)
     }
 
     /// Chooses the next token from one row of logits. Shape: `[vocab]`.
@@ -99,16 +135,38 @@ impl Sampler {
     /// [`ModelError::NoLogits`] where no logit is a number or the largest is infinite: the model is
     /// broken, not the request.
     pub fn next_token(&mut self, logits: &[f32]) -> Result<NextToken, ModelError> {
+        let Some(mut adjuster) = self.adjuster.take() else {
+            return self.choose(logits, None);
+        };
+        let next = self.choose(logits, Some(adjuster.adjust(logits)));
+        if let Ok(next) = &next {
+            adjuster.note(next.id);
+        }
+        self.adjuster = Some(adjuster);
+        next
+    }
+
+    /// Chooses from `adjusted` where it is there; `logits` are the model's own.
+    fn choose(
+        &mut self,
+        logits: &[f32],
+        adjusted: Option<&[f32]>,
+    ) -> Result<NextToken, ModelError> {
         // Infinite ones come from a model that overflows: no probability belongs to them.
         let best = argmax(logits).filter(|&best| logits[best].is_finite());
         let best = best.ok_or(ModelError::NoLogits {
             vocab_size: logits.len(),
         })?;
         let max = logits[best];
+        let (from, best) = match adjusted {
+            None => (logits, best),
+            // Adjusting adds finite numbers, so a finite largest is still there.
+            Some(adjusted) => (adjusted, argmax(adjusted).unwrap_or(best)),
+        };
         let chosen = if self.params.temperature == 0.0 || self.params.top_k == 1 {
             best
         } else {
-            self.draw(logits, max)
+            self.draw(from, from[best])
         };
         let logprob = f64::from(logits[chosen] - max) - sum_exp(logits, max).ln();
         Ok(NextToken {
@@ -130,6 +188,8 @@ impl Sampler {
             })
             .filter(|c| c.weight > 0.0)
             .collect();
+        let least = f64::from(self.params.min_p);
+        candidates.retain(|c| c.weight >= least);
         keep_top_k(&mut candidates, self.params.top_k);
         keep_top_p(&mut candidates, f64::from(self.params.top_p));
         let u = uniform(self.params.seed, self.drawn);

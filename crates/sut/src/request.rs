@@ -4,6 +4,7 @@
 //! [`Params`], or as an [`Invalid`] that names the field.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
 
 /// Most stop strings a request may bring.
 pub const MAX_STOP_STRINGS: usize = 16;
@@ -42,7 +43,7 @@ pub struct Params {
 }
 
 /// How the next token is drawn.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
     /// 0 is greedy.
     pub temperature: f32,
@@ -50,8 +51,36 @@ pub struct Sampling {
     pub top_k: usize,
     /// In (0, 1].
     pub top_p: f32,
+    /// In [0, 1]; 0 keeps all candidates.
+    pub min_p: f32,
+    /// 1 changes nothing.
+    pub repetition_penalty: f32,
+    /// 0 changes nothing.
+    pub presence_penalty: f32,
+    /// 0 changes nothing.
+    pub frequency_penalty: f32,
+    /// Added to the logits of ids.
+    pub logit_bias: Vec<(u32, f32)>,
     /// Names the sequence's own stream of random numbers.
     pub seed: u64,
+}
+
+impl Sampling {
+    /// The most likely token each time.
+    #[must_use]
+    pub fn greedy() -> Self {
+        Sampling {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+            seed: 0,
+        }
+    }
 }
 
 /// The fields as a client may send them, completions and chat alike.
@@ -74,7 +103,7 @@ pub struct RawParams {
     pub repetition_penalty: Option<f64>,
     pub min_p: Option<f64>,
     pub has_stop_token_ids: bool,
-    pub has_logit_bias: bool,
+    pub logit_bias: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// A field whose value cannot be honoured.
@@ -125,6 +154,26 @@ impl RawParams {
                 temperature: temperature as f32,
                 top_k,
                 top_p: top_p as f32,
+                min_p: within("min_p", self.min_p, 0.0, 0.0..=1.0)?,
+                repetition_penalty: within(
+                    "repetition_penalty",
+                    self.repetition_penalty,
+                    1.0,
+                    0.01..=100.0,
+                )?,
+                presence_penalty: within(
+                    "presence_penalty",
+                    self.presence_penalty,
+                    0.0,
+                    -2.0..=2.0,
+                )?,
+                frequency_penalty: within(
+                    "frequency_penalty",
+                    self.frequency_penalty,
+                    0.0,
+                    -2.0..=2.0,
+                )?,
+                logit_bias: logit_bias(self.logit_bias.as_ref())?,
                 seed,
             },
             stop: self.stop,
@@ -148,28 +197,11 @@ impl RawParams {
                 "min_tokens: not supported; use ignore_eos",
             ));
         }
-        let off = |param, value: Option<f64>, neutral: f64| match value {
-            Some(v) if v != neutral => Err(out_of_range(
-                param,
-                v,
-                &format!("{neutral}; penalties are not supported yet"),
-            )),
-            _ => Ok(()),
-        };
-        off("presence_penalty", self.presence_penalty, 0.0)?;
-        off("frequency_penalty", self.frequency_penalty, 0.0)?;
-        off("repetition_penalty", self.repetition_penalty, 1.0)?;
-        if let Some(min_p) = self.min_p.filter(|min_p| *min_p != 0.0) {
-            return Err(out_of_range("min_p", min_p, "0; it is not supported yet"));
-        }
         if self.has_stop_token_ids {
             return Err(Invalid::new(
                 "stop_token_ids",
                 "stop_token_ids: not supported; use stop",
             ));
-        }
-        if self.has_logit_bias {
-            return Err(Invalid::new("logit_bias", "logit_bias: not supported yet"));
         }
         Ok(())
     }
@@ -189,6 +221,42 @@ pub fn max_tokens(param: &'static str, asked: Option<u64>) -> Result<Option<usiz
         )),
         None => Ok(None),
     }
+}
+
+/// `value` if it lies in `range`, `neutral` where it is missing.
+fn within(
+    param: &'static str,
+    value: Option<f64>,
+    neutral: f64,
+    range: RangeInclusive<f64>,
+) -> Result<f32, Invalid> {
+    let value = value.unwrap_or(neutral);
+    if range.contains(&value) {
+        return Ok(value as f32);
+    }
+    let allowed = format!("from {} to {}", range.start(), range.end());
+    Err(out_of_range(param, value, &allowed))
+}
+
+/// OpenAI's map of ids in text to biases.
+fn logit_bias(
+    map: Option<&serde_json::Map<String, serde_json::Value>>,
+) -> Result<Vec<(u32, f32)>, Invalid> {
+    let entries = map.into_iter().flatten();
+    let entry = |(id, bias): (&String, &serde_json::Value)| {
+        let parsed = id.parse::<u32>().ok().zip(bias.as_f64());
+        match parsed.filter(|(_, bias)| (-100.0..=100.0).contains(bias)) {
+            Some((id, bias)) => Ok((id, bias as f32)),
+            None => Err(Invalid::new(
+                "logit_bias",
+                format!(
+                    "logit_bias: {id:?}: {bias}, must be a token id and a number from -100 to \
+                     100"
+                ),
+            )),
+        }
+    };
+    entries.map(entry).collect()
 }
 
 fn check_stop(stop: &[String]) -> Result<(), Invalid> {
@@ -298,10 +366,10 @@ mod tests {
         );
         check(
             RawParams {
-                presence_penalty: Some(0.5),
+                presence_penalty: Some(2.5),
                 ..raw()
             },
-            "presence_penalty: 0.5, must be 0; penalties are not supported yet",
+            "presence_penalty: 2.5, must be from -2 to 2",
         );
         check(
             RawParams {
@@ -315,10 +383,24 @@ mod tests {
     #[test]
     fn what_would_change_the_answer_is_refused_not_ignored() {
         let min_p = RawParams {
-            min_p: Some(0.1),
+            min_p: Some(1.5),
             ..raw()
         };
-        check(min_p, "min_p: 0.1, must be 0; it is not supported yet");
+        check(min_p, "min_p: 1.5, must be from 0 to 1");
+        let biased = |text: &str| RawParams {
+            logit_bias: serde_json::from_str(text).unwrap(),
+            ..raw()
+        };
+        let params = biased(r#"{"5": -100, "70": 1.5}"#).validate().unwrap();
+        assert_eq!(params.sampling.logit_bias, [(5, -100.0), (70, 1.5)]);
+        for (text, expected) in [
+            (r#"{"x": 1}"#, r#""x": 1"#),
+            (r#"{"5": 101}"#, r#""5": 101"#),
+        ] {
+            let expected =
+                format!("logit_bias: {expected}, must be a token id and a number from -100 to 100");
+            check(biased(text), &expected);
+        }
         let stop_token_ids = RawParams {
             has_stop_token_ids: true,
             ..raw()

@@ -288,7 +288,7 @@ async fn what_would_change_the_answer_is_refused_by_name() {
     for (path, key, value) in [
         ("/v1/completions", "logprobs", json!(0)),
         ("/v1/completions", "echo", json!(true)),
-        ("/v1/completions", "min_p", json!(0.1)),
+        ("/v1/completions", "min_p", json!(1.1)),
         ("/v1/completions", "stop_token_ids", json!([2])),
         ("/v1/chat/completions", "logprobs", json!(true)),
         ("/v1/chat/completions", "top_logprobs", json!(2)),
@@ -299,7 +299,7 @@ async fn what_would_change_the_answer_is_refused_by_name() {
             "response_format",
             json!({"type": "json_object"}),
         ),
-        ("/v1/chat/completions", "min_p", json!(0.1)),
+        ("/v1/chat/completions", "min_p", json!(1.1)),
     ] {
         let mut body = json!({"prompt": "hi", "messages": chat, "max_tokens": 1});
         assert_eq!(service.post(path, body.to_string()).await.0, 200, "{key}");

@@ -7,6 +7,7 @@ fn params(temperature: f32, top_k: usize, top_p: f32, seed: u64) -> SamplingPara
         temperature,
         top_k,
         top_p,
+        min_p: 0.0,
         seed,
     }
 }
@@ -192,4 +193,58 @@ fn infinite_logits_are_a_broken_model_not_a_panic() {
     let mut sampler = Sampler::new(params).unwrap();
     let next = sampler.next_token(&[f32::NEG_INFINITY, 1.0]).unwrap();
     assert_eq!((next.id, next.logprob), (1, 0.0));
+}
+
+/// Probabilities 1/8, 2/8, 5/8: the second is 0.4 times as likely as the third.
+#[test]
+fn min_p_cuts_by_the_share_of_the_most_likely() {
+    let logits = [1f32.ln(), 2f32.ln(), 5f32.ln()];
+    let ids = |min_p: f32| {
+        let params = SamplingParams {
+            min_p,
+            ..params(1.0, 0, 1.0, 3)
+        };
+        let mut ids = draws(params, &logits, 200);
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    };
+    assert_eq!(ids(0.19), [0, 1, 2]);
+    assert_eq!(ids(0.39), [1, 2]);
+    assert_eq!(ids(0.41), [2]);
+}
+
+#[test]
+fn a_presence_penalty_moves_greedy_on_and_keeps_the_models_logprob() {
+    let penalties = Penalties {
+        presence: 1.0,
+        ..Penalties::default()
+    };
+    let mut sampler = Sampler::greedy().with_penalties(penalties, &[]).unwrap();
+    let logits = [2.0, 1.5, 0.0];
+    let ids: Vec<u32> = (0..4)
+        .map(|_| sampler.next_token(&logits).unwrap().id)
+        .collect();
+    // 2 · then 1 against 1.5 · then 1 against 0.5 · and penalties do not add up.
+    assert_eq!(ids, [0, 1, 0, 0]);
+    let plain = Sampler::greedy().next_token(&logits).unwrap();
+    assert_eq!(sampler.next_token(&logits).unwrap(), plain);
+}
+
+#[test]
+fn penalties_without_sense_are_refused() {
+    let refused = |penalties: Penalties| {
+        let refused = Sampler::greedy().with_penalties(penalties, &[]);
+        refused.unwrap_err().to_string()
+    };
+    let zero = Penalties {
+        repetition: 0.0,
+        ..Penalties::default()
+    };
+    assert_eq!(refused(zero), "repetition_penalty 0: must be above 0");
+    let bias = Penalties {
+        logit_bias: vec![(1, f32::NAN)],
+        ..Penalties::default()
+    };
+    assert_eq!(refused(bias), "logit_bias NaN: must be finite");
 }

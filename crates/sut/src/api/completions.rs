@@ -111,10 +111,7 @@ fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
             .stop_token_ids
             .as_ref()
             .is_some_and(|ids| !ids.is_empty()),
-        has_logit_bias: request
-            .logit_bias
-            .as_ref()
-            .is_some_and(|bias| !bias.is_empty()),
+        logit_bias: request.logit_bias.clone(),
     }
     .validate()
 }

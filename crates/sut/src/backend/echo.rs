@@ -145,12 +145,7 @@ mod tests {
     use crate::request::{Params, Sampling};
 
     fn request(prompt: &[u32], max_tokens: usize) -> Generate {
-        let sampling = Sampling {
-            temperature: 0.0,
-            top_k: 0,
-            top_p: 1.0,
-            seed: 0,
-        };
+        let sampling = Sampling::greedy();
         let params = Params {
             sampling,
             stop: vec![],

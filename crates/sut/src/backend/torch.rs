@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use prony_models::kv_cache::BLOCK_TOKENS;
 use prony_models::{
-    Decoder, Device, Dtype, LoadOptions, LoadedModel, ModelError, ModelSource, Quant, Sampler,
-    SamplingParams, Sequence, StepRow,
+    Decoder, Device, Dtype, LoadOptions, LoadedModel, ModelError, ModelSource, Penalties, Quant,
+    Sampler, SamplingParams, Sequence, StepRow,
 };
 
 use super::{Backend, BackendError, BackendInfo, Loaded, SeqId, Step, Texts};
@@ -117,7 +117,17 @@ fn sampling(sampling: &Sampling) -> SamplingParams {
         temperature: sampling.temperature,
         top_k: sampling.top_k,
         top_p: sampling.top_p,
+        min_p: sampling.min_p,
         seed: sampling.seed,
+    }
+}
+
+fn penalties(sampling: &Sampling) -> Penalties {
+    Penalties {
+        repetition: sampling.repetition_penalty,
+        presence: sampling.presence_penalty,
+        frequency: sampling.frequency_penalty,
+        logit_bias: sampling.logit_bias.clone(),
     }
 }
 
@@ -143,7 +153,10 @@ impl Backend for Torch {
     }
 
     fn open(&mut self, request: &Generate, _now: Instant) -> Result<SeqId, BackendError> {
-        let sampler = Sampler::new(sampling(&request.params.sampling)).map_err(|e| fault(&e))?;
+        let asked = &request.params.sampling;
+        let sampler = Sampler::new(sampling(asked))
+            .and_then(|s| s.with_penalties(penalties(asked), &request.prompt))
+            .map_err(|e| fault(&e))?;
         let seq = self
             .decoder
             .new_sequence(request.kv_tokens())

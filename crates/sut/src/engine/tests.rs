@@ -149,12 +149,7 @@ fn world() -> World {
 }
 
 fn greedy() -> Params {
-    let sampling = Sampling {
-        temperature: 0.0,
-        top_k: 0,
-        top_p: 1.0,
-        seed: 0,
-    };
+    let sampling = Sampling::greedy();
     Params {
         sampling,
         stop: Vec::new(),

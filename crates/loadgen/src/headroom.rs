@@ -141,7 +141,9 @@ impl Limit<'_> {
     fn n_over(&self, longer_ns: &[i64]) -> u64 {
         let grown = self.values_ns.iter().zip(longer_ns).enumerate();
         let over = grown.filter(|(sample, (value, longer))| {
-            let gaps = self.n_tokens.map_or(1, |n| (n[*sample] - 1).max(1));
+            let gaps = self
+                .n_tokens
+                .map_or(1, |n| n[*sample].saturating_sub(1).max(1));
             i128::from(**value) + i128::from(**longer / gaps) > i128::from(self.limit_ns)
         });
         over.count() as u64

@@ -10,10 +10,14 @@ use serde::Deserialize;
 
 use crate::device::Dtype;
 use crate::error::ModelError;
+use crate::files::{parse_json, read_text, read_text_if_there};
 
 mod gpt;
 
 mod llama;
+
+use gpt::{RawGpt2, RawNeoX};
+use llama::RawLlama;
 
 /// What the wiring of a decoder needs to know.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,11 +120,7 @@ impl ModelConfig {
     /// [`ModelError::Io`], [`ModelError::Malformed`] for bad JSON or a wrong type, and
     /// [`ModelError::Config`] with every contradiction found.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ModelError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(path, &text)
+        Self::parse(path, &read_text(path)?)
     }
 
     /// [`ModelConfig::read`] on text already in memory; `path` is for the messages.
@@ -128,15 +128,13 @@ impl ModelConfig {
     /// # Errors
     /// As [`ModelConfig::read`], without I/O.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ModelError> {
-        let malformed = |e: serde_json::Error| ModelError::Malformed {
-            path: path.to_owned(),
-            problem: e.to_string(),
-        };
-        let family: RawFamily = serde_json::from_str(text).map_err(malformed)?;
+        let family: RawFamily = parse_json(path, text)?;
         let validated = match family.architecture().as_str() {
-            "GPT2LMHeadModel" | "gpt2" => gpt::gpt2(text, family).map_err(malformed)?,
-            "GPTNeoXForCausalLM" | "gpt_neox" => gpt::gpt_neox(text, family).map_err(malformed)?,
-            _ => llama::llama(text, family).map_err(malformed)?,
+            "GPT2LMHeadModel" | "gpt2" => parse_json::<RawGpt2>(path, text)?.validate(family),
+            "GPTNeoXForCausalLM" | "gpt_neox" => {
+                parse_json::<RawNeoX>(path, text)?.validate(family)
+            }
+            _ => parse_json::<RawLlama>(path, text)?.validate(family),
         };
         validated.map_err(|problems| ModelError::Config {
             path: path.to_owned(),
@@ -347,22 +345,6 @@ impl RawRope {
     }
 }
 
-/// A side file that a model need not have. One that is there but cannot be read is an error:
-/// without its end ids or its template the model would answer something else.
-///
-/// # Errors
-/// [`ModelError::Io`].
-pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>, ModelError> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ModelError::Io {
-            path: path.to_owned(),
-            source,
-        }),
-    }
-}
-
 /// End ids of `generation_config.json`, which generation follows before `config.json`.
 ///
 /// # Errors
@@ -372,126 +354,12 @@ pub(crate) fn generation_eos_ids(path: &Path) -> Result<Vec<u32>, ModelError> {
     struct Raw {
         eos_token_id: Option<Ids>,
     }
-    let Some(text) = read_if_there(path)? else {
+    let Some(text) = read_text_if_there(path)? else {
         return Ok(Vec::new());
     };
-    let raw: Raw = serde_json::from_str(&text).map_err(|e| ModelError::Malformed {
-        path: path.to_owned(),
-        problem: e.to_string(),
-    })?;
+    let raw: Raw = parse_json(path, &text)?;
     Ok(raw.eos_token_id.map(Ids::into_vec).unwrap_or_default())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SMALL: &str = r#""architectures": ["LlamaForCausalLM"], "vocab_size": 512,
-        "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
-        "num_attention_heads": 4"#;
-
-    fn parse(more: &str) -> Result<ModelConfig, String> {
-        let text = format!("{{{SMALL}{more}}}");
-        ModelConfig::parse(Path::new("config.json"), &text).map_err(|e| e.to_string())
-    }
-
-    #[test]
-    fn defaults_are_filled() {
-        let config = parse("").unwrap();
-        assert_eq!(
-            (config.n_kv_heads, config.head_dim, config.max_positions),
-            (4, 16, 2048)
-        );
-        assert_eq!(
-            config.rope,
-            RopeConfig {
-                theta: 1e4,
-                scaling: RopeScaling::None
-            }
-        );
-        assert_eq!((config.norm_eps, config.tie_word_embeddings), (1e-6, false));
-    }
-
-    #[test]
-    fn both_styles_give_the_same() {
-        let scaling = r#""factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 32"#;
-        let new = format!(
-            r#", "dtype": "bfloat16", "eos_token_id": [2, 5],
-            "rope_parameters": {{"rope_type": "llama3", "rope_theta": 5e5, {scaling}}}"#
-        );
-        let old = format!(
-            r#", "torch_dtype": "bfloat16", "eos_token_id": [2, 5], "rope_theta": 5e5,
-            "rope_scaling": {{"type": "llama3", {scaling}}}"#
-        );
-        let config = parse(&new).unwrap();
-        assert_eq!(config, parse(&old).unwrap());
-        assert_eq!(
-            (config.dtype, config.eos_ids),
-            (Some(Dtype::Bf16), vec![2, 5])
-        );
-        let expected = RopeScaling::Llama3 {
-            factor: 8.0,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_positions: 32.0,
-        };
-        assert_eq!(
-            config.rope,
-            RopeConfig {
-                theta: 5e5,
-                scaling: expected
-            }
-        );
-    }
-
-    #[test]
-    fn every_problem_is_named() {
-        let cases = [
-            (
-                r#", "num_key_value_heads": 3"#,
-                "config.json: num_attention_heads 4 is not a multiple of num_key_value_heads 3",
-            ),
-            (
-                r#", "head_dim": 15, "rms_norm_eps": 0.0"#,
-                "config.json: 15 rotated numbers of a head of 15: rotary pairs need an even number \
-              of them; \
-              norm_eps 0: must be a positive number",
-            ),
-            (
-                r#", "hidden_act": "gelu""#,
-                "config.json: hidden_act gelu: must be silu",
-            ),
-            (
-                r#", "rope_scaling": {"type": "yarn", "factor": 2.0}"#,
-                "config.json: rope_type yarn: must be default, linear or llama3",
-            ),
-            (
-                r#", "rope_scaling": {"type": "linear"}"#,
-                "config.json: rope factor is missing",
-            ),
-            (
-                r#", "partial_rotary_factor": 0.5"#,
-                "config.json: partial_rotary_factor 0.5: must be 1",
-            ),
-            (
-                r#", "max_position_embeddings": 0"#,
-                "config.json: max_position_embeddings 0: must be 1 to 2^30",
-            ),
-        ];
-        for (more, expected) in cases {
-            assert_eq!(parse(more).unwrap_err(), expected);
-        }
-        let empty = ModelConfig::parse(Path::new("c.json"), "{}")
-            .unwrap_err()
-            .to_string();
-        assert!(empty.starts_with("c.json: vocab_size is missing; hidden_size is missing;"));
-        let wrong = ModelConfig::parse(Path::new("c.json"), r#"{"vocab_size": -1}"#).unwrap_err();
-        assert!(
-            wrong
-                .to_string()
-                .starts_with("c.json: invalid value: integer `-1`"),
-            "{wrong}"
-        );
-    }
-}
+mod tests;

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::config::Activation;
 use crate::device::Dtype;
 use crate::error::ModelError;
+use crate::files::{parse_json, read_text};
 
 /// Which wiring a checkpoint has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,11 +134,7 @@ impl EncoderConfig {
     /// [`ModelError::UnsupportedArchitecture`], and [`ModelError::Config`] with every
     /// contradiction found.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ModelError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(path, &text)
+        Self::parse(path, &read_text(path)?)
     }
 
     /// [`EncoderConfig::read`] on text already in memory; `path` is for the messages.
@@ -145,10 +142,7 @@ impl EncoderConfig {
     /// # Errors
     /// As [`EncoderConfig::read`], without I/O.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ModelError> {
-        let raw: RawConfig = serde_json::from_str(text).map_err(|e| ModelError::Malformed {
-            path: path.to_owned(),
-            problem: e.to_string(),
-        })?;
+        let raw: RawConfig = parse_json(path, text)?;
         let named = raw.architectures.as_ref().and_then(|a| a.first());
         let architecture = named.cloned().unwrap_or_default();
         let Some((family, head)) = known(&architecture) else {

@@ -52,12 +52,8 @@ pub fn load(
     });
     weights.finish()?;
     let weights = &*weights;
-    let wte = Matrix::read(compute, weights, &[&parts.wte])?;
-    let lm_head = match &parts.lm_head {
-        Some(part) => Matrix::read(compute, weights, &[part])?,
-        None => wte.share(),
-    };
-    let own_head = parts.lm_head.as_ref().map_or(0, |_| lm_head.bytes());
+    let (wte, lm_head, table_bytes) =
+        Matrix::read_tables(compute, weights, &parts.wte, parts.lm_head.as_ref())?;
     let layers = parts.layers.iter();
     let layers = layers.map(|p| read_layer(config, weights, compute, p));
     let shape = [config.max_positions as i64, config.hidden_size as i64];
@@ -66,7 +62,7 @@ pub fn load(
         .f_to_kind(compute.kind())?
         .f_to_device(compute.device.torch())?;
     Ok(Gpt {
-        table_bytes: wte.bytes() + own_head,
+        table_bytes,
         embedding: Embedding::new(compute, wte, config.hidden_size),
         positions: Some(positions),
         layers: layers.collect::<Result<_, _>>()?,

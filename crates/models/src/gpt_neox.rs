@@ -53,16 +53,12 @@ pub fn load(
     });
     weights.finish()?;
     let weights = &*weights;
-    let embed_in = Matrix::read(compute, weights, &[&parts.embed_in])?;
-    let embed_out = match &parts.embed_out {
-        Some(part) => Matrix::read(compute, weights, &[part])?,
-        None => embed_in.share(),
-    };
-    let own_head = parts.embed_out.as_ref().map_or(0, |_| embed_out.bytes());
+    let (embed_in, embed_out, table_bytes) =
+        Matrix::read_tables(compute, weights, &parts.embed_in, parts.embed_out.as_ref())?;
     let layers = parts.layers.iter();
     let layers = layers.map(|p| read_layer(config, weights, compute, p));
     Ok(Gpt {
-        table_bytes: embed_in.bytes() + own_head,
+        table_bytes,
         embedding: Embedding::new(compute, embed_in, config.hidden_size),
         positions: None,
         layers: layers.collect::<Result<_, _>>()?,

@@ -7,6 +7,8 @@
 
 pub mod error;
 
+mod files;
+
 pub mod device;
 
 pub mod quant;

@@ -80,26 +80,20 @@ impl Llama {
         });
         weights.finish()?;
         let weights = &*weights;
-        let embedding = Matrix::read_vocabulary(compute, weights, &parts.embed_tokens)?;
-        let lm_head = match &parts.lm_head {
-            Some(part) => Matrix::read_vocabulary(compute, weights, part)?,
-            None => embedding.share(),
-        };
-        let head_bytes = if parts.lm_head.is_some() {
-            lm_head.bytes()
-        } else {
-            0
-        };
+        let (embedding, lm_head, table_bytes) = Matrix::read_tables(
+            compute,
+            weights,
+            &parts.embed_tokens,
+            parts.lm_head.as_ref(),
+        )?;
         let layers = parts
             .layers
             .iter()
             .map(|p| Layer::read(config, weights, compute, p))
             .collect::<Result<Vec<_>, _>>()?;
         let norm = RmsNorm::read(compute, weights, &parts.norm, config.norm_eps)?;
-        let weight_bytes = embedding.bytes()
-            + head_bytes
-            + norm.bytes()
-            + layers.iter().map(Layer::bytes).sum::<usize>();
+        let weight_bytes =
+            table_bytes + norm.bytes() + layers.iter().map(Layer::bytes).sum::<usize>();
         Ok(Self {
             embed_tokens: Embedding::new(compute, embedding, config.hidden_size),
             layers,

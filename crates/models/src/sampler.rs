@@ -177,6 +177,7 @@ impl Sampler {
 
     fn draw(&mut self, logits: &[f32], max: f32) -> usize {
         let inverse = 1.0 / f64::from(self.params.temperature);
+        let least = f64::from(self.params.min_p);
         let weight = |l: f32| (f64::from(l - max) * inverse).exp();
         let mut candidates: Vec<Candidate> = logits
             .iter()
@@ -186,10 +187,8 @@ impl Sampler {
                 id,
                 weight: weight(l),
             })
-            .filter(|c| c.weight > 0.0)
+            .filter(|c| c.weight > 0.0 && c.weight >= least)
             .collect();
-        let least = f64::from(self.params.min_p);
-        candidates.retain(|c| c.weight >= least);
         keep_top_k(&mut candidates, self.params.top_k);
         keep_top_p(&mut candidates, f64::from(self.params.top_p));
         let u = uniform(self.params.seed, self.drawn);

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ModelError;
+use crate::files::{parse_json, read_text_if_there};
 use crate::pooling::{Pooling, PoolingMode};
 
 /// What the files say.
@@ -68,18 +69,11 @@ fn read_json<T: DeserializeOwned>(
     name: &str,
 ) -> Result<Option<(PathBuf, T)>, ModelError> {
     let path = folder.join(name);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(ModelError::Io { path, source }),
+    let Some(text) = read_text_if_there(&path)? else {
+        return Ok(None);
     };
-    match serde_json::from_str(&text) {
-        Ok(value) => Ok(Some((path, value))),
-        Err(e) => Err(ModelError::Malformed {
-            path,
-            problem: e.to_string(),
-        }),
-    }
+    let value = parse_json(&path, &text)?;
+    Ok(Some((path, value)))
 }
 
 fn refuse(path: PathBuf, problem: String) -> ModelError {

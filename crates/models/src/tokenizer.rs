@@ -13,8 +13,8 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer};
 
-use crate::config::read_if_there;
 use crate::error::ModelError;
+use crate::files::{parse_json, read_text_if_there};
 use crate::gguf::GgufFile;
 
 /// A tokenizer and what belongs to it.
@@ -52,7 +52,7 @@ pub fn from_folder(folder: &Path) -> Result<TextParts, ModelError> {
     tokenizer.with_padding(None);
     let config = RawTokenizerConfig::read(&folder.join("tokenizer_config.json"))?;
     // The file of its own is the newer way and wins, as in transformers.
-    let template = read_if_there(&folder.join("chat_template.jinja"))?;
+    let template = read_text_if_there(&folder.join("chat_template.jinja"))?;
     Ok(TextParts {
         tokenizer,
         chat_template: template.or(config.chat_template.and_then(RawTemplate::main)),
@@ -83,13 +83,10 @@ struct RawTokenizerConfig {
 
 impl RawTokenizerConfig {
     fn read(path: &Path) -> Result<Self, ModelError> {
-        let Some(text) = read_if_there(path)? else {
+        let Some(text) = read_text_if_there(path)? else {
             return Ok(Self::default());
         };
-        serde_json::from_str(&text).map_err(|e| ModelError::Malformed {
-            path: path.to_owned(),
-            problem: e.to_string(),
-        })
+        parse_json(path, &text)
     }
 }
 

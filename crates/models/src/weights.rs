@@ -12,6 +12,7 @@ use half::{bf16, f16};
 use safetensors::tensor::{Metadata, SafeTensors};
 
 use crate::error::{Misshaped, ModelError, TensorReport};
+use crate::files::{parse_json, read_text};
 use crate::gguf::GgufFile;
 use crate::mapped_file::MappedFile;
 use crate::quant::NibbleGroup;
@@ -341,21 +342,14 @@ fn shard_files(folder: &Path, index: &Path) -> Result<Vec<PathBuf>, ModelError> 
     struct Index {
         weight_map: BTreeMap<String, String>,
     }
-    let text = std::fs::read_to_string(index).map_err(|source| ModelError::Io {
-        path: index.to_owned(),
-        source,
-    })?;
-    let malformed = |problem: String| ModelError::Malformed {
-        path: index.to_owned(),
-        problem,
-    };
-    let parsed: Index = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
+    let parsed: Index = parse_json(index, &read_text(index)?)?;
     let names: BTreeSet<String> = parsed.weight_map.into_values().collect();
     // A name with a slash would reach outside the folder.
     if let Some(name) = names.iter().find(|n| n.contains('/') || n.contains('\\')) {
-        return Err(malformed(format!(
-            "weight_map names {name}, which is not in this folder"
-        )));
+        return Err(ModelError::Malformed {
+            path: index.to_owned(),
+            problem: format!("weight_map names {name}, which is not in this folder"),
+        });
     }
     Ok(names.into_iter().map(|n| folder.join(n)).collect())
 }

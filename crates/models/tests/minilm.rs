@@ -10,7 +10,7 @@ mod golden;
 use std::path::{Path, PathBuf};
 
 use golden::encoders::{outputs_of, variants};
-use golden::{floats, ids, json, open_encoder, options, worst};
+use golden::{cosine, floats, ids, json, open_encoder, options, worst};
 use prony_models::encoder_tokenizer::EncoderText;
 use prony_models::{Dtype, EncoderInput, LoadOptions};
 use serde_json::Value;
@@ -64,11 +64,6 @@ fn vectors(options: &LoadOptions) -> Vec<Vec<f32>> {
 fn expected() -> Vec<Vec<f32>> {
     let narrow = |v: &Value| floats(v).into_iter().map(|x| x as f32).collect();
     texts().iter().map(|t| narrow(&t["embedding"])).collect()
-}
-
-fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
 #[test]

@@ -10,8 +10,10 @@ mod golden;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use golden::{continue_alone, continue_together, golden, ids, ids_of, json, open, options, worst};
-use prony_models::{Dtype, LoadOptions, LoadedModel};
+use golden::{
+    continue_alone, continue_together, cosine, golden, ids, ids_of, json, open, options, worst,
+};
+use prony_models::{Dtype, LoadOptions, LoadedModel, Quant};
 
 /// Ten times the reference's own noise, six times below the smallest mistake its data shows.
 const LOGITS: f32 = 2e-4;
@@ -180,13 +182,49 @@ fn bf16_stays_near_the_reference() {
         ..variants()[0].clone()
     };
     for name in CHECKPOINTS {
-        let mut model = open(&folder(name), &options);
-        let tensors = golden::tensors(&format!("tiny/{name}/golden.safetensors"));
-        for (prompt, ids) in prompts(name) {
-            let whole = logits(&mut model, &ids, ids.len());
-            let last = &whole[whole.len() - model.info.vocab_size..];
-            let off = worst(last, &tensors[&format!("last/{prompt}")]);
-            assert!(off < 1.0, "{name} {prompt}: {off}");
+        for (ours, reference) in last_logits(name, &options) {
+            let off = worst(&ours, &reference);
+            assert!(off < 1.0, "{name}: {off}");
+        }
+    }
+}
+
+/// The logits after each golden prompt, and what the reference has there.
+fn last_logits(name: &str, options: &LoadOptions) -> Vec<(Vec<f32>, Vec<f32>)> {
+    let mut model = open(&folder(name), options);
+    let tensors = golden::tensors(&format!("tiny/{name}/golden.safetensors"));
+    let last = |(prompt, ids): (String, Vec<u32>)| {
+        let whole = logits(&mut model, &ids, ids.len());
+        let last = whole[whole.len() - model.info.vocab_size..].to_vec();
+        (last, tensors[&format!("last/{prompt}")].clone())
+    };
+    prompts(name).into_iter().map(last).collect()
+}
+
+/// Weights of 8 bits are held to the bound of bf16. Random weights of 4 bits move single logits by
+/// as much as a mistake in the wiring would, so only their direction is asked for, on average.
+#[test]
+fn quantised_every_architecture_stays_near_the_reference() {
+    for (quant, least) in [
+        (Quant::Int8, 0.99),
+        (Quant::Int8Dynamic, 0.99),
+        (Quant::Int4, 0.85),
+    ] {
+        let options = LoadOptions {
+            quant,
+            ..variants()[0].clone()
+        };
+        for name in CHECKPOINTS {
+            let pairs = last_logits(name, &options);
+            let off = pairs.iter().map(|(ours, reference)| worst(ours, reference));
+            let off = off.fold(0.0, f32::max);
+            assert!(quant == Quant::Int4 || off < 1.0, "{quant} {name}: {off}");
+            let cosines = pairs
+                .iter()
+                .map(|(ours, reference)| cosine(ours, reference));
+            let mean = cosines.sum::<f32>() / pairs.len() as f32;
+            println!("{quant} {name}: worst logit off {off}, mean cosine {mean}");
+            assert!(mean > least, "{quant} {name}: {mean}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::config::{Activation, ModelConfig, RawFamily, RawRope, RopeConfig, Rop
 pub(crate) type Validated = Result<ModelConfig, Vec<String>>;
 
 #[derive(Debug, Deserialize)]
-struct RawGpt2 {
+pub(super) struct RawGpt2 {
     vocab_size: Option<usize>,
     n_embd: Option<usize>,
     n_layer: Option<usize>,
@@ -24,7 +24,7 @@ struct RawGpt2 {
 }
 
 #[derive(Debug, Deserialize)]
-struct RawNeoX {
+pub(super) struct RawNeoX {
     vocab_size: Option<usize>,
     hidden_size: Option<usize>,
     intermediate_size: Option<usize>,
@@ -41,72 +41,69 @@ struct RawNeoX {
     rotary_emb_base: Option<f64>,
 }
 
-/// Reads a GPT-2 configuration.
-///
-/// # Errors
-/// The outer one for a value of the wrong type, the inner one for contradictions.
-pub(crate) fn gpt2(text: &str, family: RawFamily) -> Result<Validated, serde_json::Error> {
-    let raw: RawGpt2 = serde_json::from_str(text)?;
-    let mut problems = Vec::new();
-    let hidden_size = raw.n_embd.unwrap_or(768);
-    let n_heads = raw.n_head.unwrap_or(12);
-    if raw.scale_attn_weights == Some(false) {
-        problems.push("scale_attn_weights false: must be true".to_owned());
+impl RawGpt2 {
+    pub(super) fn validate(self, family: RawFamily) -> Validated {
+        let mut problems = Vec::new();
+        let hidden_size = self.n_embd.unwrap_or(768);
+        let n_heads = self.n_head.unwrap_or(12);
+        if self.scale_attn_weights == Some(false) {
+            problems.push("scale_attn_weights false: must be true".to_owned());
+        }
+        if self.scale_attn_by_inverse_layer_idx == Some(true) {
+            problems.push("scale_attn_by_inverse_layer_idx true: must be false".to_owned());
+        }
+        let head_dim = head_dim("n_embd", hidden_size, ("n_head", n_heads), &mut problems);
+        let act = self.activation_function.as_deref().unwrap_or("gelu_new");
+        let config = ModelConfig {
+            vocab_size: self.vocab_size.unwrap_or(50_257),
+            intermediate_size: self.n_inner.unwrap_or(4 * hidden_size),
+            n_layers: self.n_layer.unwrap_or(12),
+            max_positions: self.n_positions.unwrap_or(1024),
+            norm_eps: self.layer_norm_epsilon.unwrap_or(1e-5),
+            tie_word_embeddings: true,
+            activation: activation("activation_function", act, &mut problems),
+            ..blank(hidden_size, n_heads, head_dim)
+        };
+        finish(config, family, problems)
     }
-    if raw.scale_attn_by_inverse_layer_idx == Some(true) {
-        problems.push("scale_attn_by_inverse_layer_idx true: must be false".to_owned());
-    }
-    let head_dim = head_dim("n_embd", hidden_size, ("n_head", n_heads), &mut problems);
-    let act = raw.activation_function.as_deref().unwrap_or("gelu_new");
-    let config = ModelConfig {
-        vocab_size: raw.vocab_size.unwrap_or(50_257),
-        intermediate_size: raw.n_inner.unwrap_or(4 * hidden_size),
-        n_layers: raw.n_layer.unwrap_or(12),
-        max_positions: raw.n_positions.unwrap_or(1024),
-        norm_eps: raw.layer_norm_epsilon.unwrap_or(1e-5),
-        tie_word_embeddings: true,
-        activation: activation("activation_function", act, &mut problems),
-        ..blank(hidden_size, n_heads, head_dim)
-    };
-    Ok(finish(config, family, problems))
 }
 
-/// Reads a GPT-NeoX configuration.
-///
-/// # Errors
-/// As [`gpt2`].
-pub(crate) fn gpt_neox(text: &str, family: RawFamily) -> Result<Validated, serde_json::Error> {
-    let raw: RawNeoX = serde_json::from_str(text)?;
-    let mut problems = Vec::new();
-    let hidden_size = raw.hidden_size.unwrap_or(6144);
-    let n_heads = raw.num_attention_heads.unwrap_or(64);
-    let heads = ("num_attention_heads", n_heads);
-    let head_dim = head_dim("hidden_size", hidden_size, heads, &mut problems);
-    let act = raw.hidden_act.as_deref().unwrap_or("gelu");
-    let max_positions = raw.max_position_embeddings.unwrap_or(2048);
-    let rope = raw.rope_parameters.or(raw.rope_scaling).unwrap_or_default();
-    let share = rope
-        .partial_rotary_factor
-        .or(raw.rotary_pct)
-        .unwrap_or(0.25);
-    let rope = rope.validate(raw.rotary_emb_base, max_positions, &mut problems);
-    let bias = raw.attention_bias.unwrap_or(true);
-    let config = ModelConfig {
-        vocab_size: raw.vocab_size.unwrap_or(50_432),
-        intermediate_size: raw.intermediate_size.unwrap_or(24_576),
-        n_layers: raw.num_hidden_layers.unwrap_or(44),
-        max_positions,
-        norm_eps: raw.layer_norm_eps.unwrap_or(1e-5),
-        rope,
-        // Truncated, as the reference does.
-        rotary_dim: (head_dim as f64 * share) as usize,
-        qkv_bias: bias,
-        o_bias: bias,
-        activation: activation("hidden_act", act, &mut problems),
-        parallel_residual: raw.use_parallel_residual.unwrap_or(true),
-        ..blank(hidden_size, n_heads, head_dim)
-    };
-    Ok(finish(config, family, problems))
+impl RawNeoX {
+    pub(super) fn validate(self, family: RawFamily) -> Validated {
+        let mut problems = Vec::new();
+        let hidden_size = self.hidden_size.unwrap_or(6144);
+        let n_heads = self.num_attention_heads.unwrap_or(64);
+        let heads = ("num_attention_heads", n_heads);
+        let head_dim = head_dim("hidden_size", hidden_size, heads, &mut problems);
+        let act = self.hidden_act.as_deref().unwrap_or("gelu");
+        let max_positions = self.max_position_embeddings.unwrap_or(2048);
+        let rope = self
+            .rope_parameters
+            .or(self.rope_scaling)
+            .unwrap_or_default();
+        let share = rope
+            .partial_rotary_factor
+            .or(self.rotary_pct)
+            .unwrap_or(0.25);
+        let rope = rope.validate(self.rotary_emb_base, max_positions, &mut problems);
+        let bias = self.attention_bias.unwrap_or(true);
+        let config = ModelConfig {
+            vocab_size: self.vocab_size.unwrap_or(50_432),
+            intermediate_size: self.intermediate_size.unwrap_or(24_576),
+            n_layers: self.num_hidden_layers.unwrap_or(44),
+            max_positions,
+            norm_eps: self.layer_norm_eps.unwrap_or(1e-5),
+            rope,
+            // Truncated, as the reference does.
+            rotary_dim: (head_dim as f64 * share) as usize,
+            qkv_bias: bias,
+            o_bias: bias,
+            activation: activation("hidden_act", act, &mut problems),
+            parallel_residual: self.use_parallel_residual.unwrap_or(true),
+            ..blank(hidden_size, n_heads, head_dim)
+        };
+        finish(config, family, problems)
+    }
 }
 
 /// What both have in common: biases everywhere, a key head for each query head.

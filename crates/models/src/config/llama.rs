@@ -5,17 +5,9 @@ use serde::Deserialize;
 use super::gpt::Validated;
 use super::{ModelConfig, RawFamily, RawRope, RopeConfig};
 
-/// Reads such a configuration.
-///
-/// # Errors
-/// The outer one for a value of the wrong type, the inner one for contradictions.
-pub(super) fn llama(text: &str, family: RawFamily) -> Result<Validated, serde_json::Error> {
-    serde_json::from_str::<RawConfig>(text).map(|raw| raw.validate(family))
-}
-
 /// As written; every key that changes the numbers.
 #[derive(Debug, Deserialize)]
-struct RawConfig {
+pub(super) struct RawLlama {
     vocab_size: Option<usize>,
     hidden_size: Option<usize>,
     intermediate_size: Option<usize>,
@@ -36,10 +28,10 @@ struct RawConfig {
     use_sliding_window: Option<bool>,
 }
 
-impl RawConfig {
+impl RawLlama {
     /// Defaults are those of transformers' `LlamaConfig`, and where they differ those of the
     /// family's own class.
-    fn validate(mut self, family: RawFamily) -> Result<ModelConfig, Vec<String>> {
+    pub(super) fn validate(mut self, family: RawFamily) -> Validated {
         let mut problems = Vec::new();
         let name = family.architecture();
         let is = |family: &str| name.to_lowercase().starts_with(family);

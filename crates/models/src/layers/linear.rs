@@ -31,16 +31,32 @@ impl Matrix {
         Self::read_as(compute, compute.format(), weights, parts)
     }
 
-    /// [`Matrix::read`] for an embedding or an output matrix.
-    ///
-    /// # Errors
-    /// As [`Matrix::read`].
-    pub fn read_vocabulary(
+    fn read_vocabulary(
         compute: &Compute,
         weights: &Weights,
         part: &Taken,
     ) -> Result<Self, ModelError> {
         Self::read_as(compute, compute.vocabulary_format(), weights, &[part])
+    }
+
+    /// Embedding and output matrix, which may be one, and the memory of both. Unit: bytes.
+    ///
+    /// # Errors
+    /// As [`Matrix::read`].
+    pub fn read_tables(
+        compute: &Compute,
+        weights: &Weights,
+        embedding: &Taken,
+        head: Option<&Taken>,
+    ) -> Result<(Self, Self, usize), ModelError> {
+        let embedding = Self::read_vocabulary(compute, weights, embedding)?;
+        let Some(head) = head else {
+            let (shared, bytes) = (embedding.share(), embedding.bytes());
+            return Ok((embedding, shared, bytes));
+        };
+        let head = Self::read_vocabulary(compute, weights, head)?;
+        let bytes = embedding.bytes() + head.bytes();
+        Ok((embedding, head, bytes))
     }
 
     fn read_as(
@@ -151,7 +167,7 @@ impl Matrix {
 
     /// Another owner of the same weights: a tied head. (Not an `Arc` around the whole: LibTorch's
     /// tensors may move between threads but not be shared by them.)
-    pub fn share(&self) -> Self {
+    fn share(&self) -> Self {
         match self {
             Self::Packed(packed) => Self::Packed(Arc::clone(packed)),
             Self::Torch(tensor) => Self::Torch(tensor.shallow_clone()),

@@ -215,6 +215,12 @@ pub fn ids_of(tokens: &[NextToken]) -> Vec<u32> {
     tokens.iter().map(|t| t.id).collect()
 }
 
+/// Cosine of the angle between two vectors.
+pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
 /// Largest absolute difference.
 pub fn worst(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());

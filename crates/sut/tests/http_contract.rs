@@ -289,6 +289,7 @@ async fn what_would_change_the_answer_is_refused_by_name() {
         ("/v1/completions", "logprobs", json!(0)),
         ("/v1/completions", "echo", json!(true)),
         ("/v1/completions", "min_p", json!(1.1)),
+        ("/v1/completions", "logit_bias", json!({"4294967295": 1})),
         ("/v1/completions", "stop_token_ids", json!([2])),
         ("/v1/chat/completions", "logprobs", json!(true)),
         ("/v1/chat/completions", "top_logprobs", json!(2)),

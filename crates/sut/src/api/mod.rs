@@ -148,6 +148,17 @@ impl App {
             wishes,
             arrived,
         } = submission;
+        let vocab_size = self.admission.bounds().vocab_size;
+        let biases = params.sampling.logit_bias.iter();
+        if let Some((id, _)) = biases
+            .into_iter()
+            .find(|(id, _)| *id as usize >= vocab_size)
+        {
+            return Err(ApiError::Unusable {
+                param: "logit_bias",
+                message: format!("logit_bias: token id {id}, must be below {vocab_size}"),
+            });
+        }
         let mut requests = Vec::with_capacity(prompts.len());
         for prompt in prompts {
             let max_tokens = max_tokens.unwrap_or_else(|| self.admission.room_after(prompt.len()));

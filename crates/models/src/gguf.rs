@@ -168,10 +168,14 @@ impl GgufFile {
         if !is_rotary(gguf) {
             return self.decode(gguf, info, rows, out);
         }
-        for row in rows {
+        for row in rows.clone() {
             let stored = stored_row(row, self.head_dim);
             self.decode(gguf, info, stored..stored + 1, out)?;
         }
+        // One row is too little to let go; the heads they belong to are not.
+        let first = rows.start / self.head_dim * self.head_dim;
+        let end = rows.end.next_multiple_of(self.head_dim);
+        self.map.let_go(self.byte_range(gguf, info, first..end)?);
         Ok(())
     }
 

@@ -11,7 +11,11 @@ use memmap2::{Mmap, UncheckedAdvice};
 use crate::error::ModelError;
 
 /// Fewer bytes than this are not worth a system call, and the next reader may want their page.
-const WORTH_LETTING_GO: usize = 64 << 10;
+const WORTH_LETTING_GO: usize = 16 << 10;
+
+/// Touching a page maps this many bytes around it: some that were let go before, and some
+/// that are read much later. Unit: bytes (Linux' `fault_around_bytes`).
+const MAPPED_AROUND: usize = 64 << 10;
 
 /// A read-only mapped file; dereferences to its bytes.
 pub struct MappedFile {
@@ -54,12 +58,13 @@ impl MappedFile {
         if bytes.len() < WORTH_LETTING_GO {
             return;
         }
+        let start = bytes.start.saturating_sub(MAPPED_AROUND);
+        let end = (bytes.end + MAPPED_AROUND).min(self.map.len());
         // SAFETY: the pages of a shared read-only map come back from the file unchanged. A
         // failure leaves them in memory, which harms nobody.
         let _ = unsafe {
             let advice = UncheckedAdvice::DontNeed;
-            self.map
-                .unchecked_advise_range(advice, bytes.start, bytes.len())
+            self.map.unchecked_advise_range(advice, start, end - start)
         };
     }
 }

@@ -11,7 +11,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::error::SutError;
 
+mod edge;
 mod plan;
+
+pub use edge::{EdgeArgs, EdgeConfig, EdgeLimits};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 ended by SIGTERM or SIGINT · 1 the engine or the system failed, or a second signal \
@@ -151,6 +154,9 @@ pub struct Args {
     /// How long running requests may finish after SIGTERM, such as 30s
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub drain_timeout: Duration,
+    /// Connections, keys, TLS
+    #[command(flatten)]
+    pub edge: EdgeArgs,
     /// echo: time from a sequence's start to its first token, such as 20ms
     #[arg(long, default_value = "0ms", value_parser = duration)]
     pub echo_ttft: Duration,
@@ -185,6 +191,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long running requests may finish after SIGTERM.
     pub drain_timeout: Duration,
+    /// Connections, keys, TLS.
+    pub edge: EdgeConfig,
     /// Print the plan and exit.
     pub print_plan: bool,
 }
@@ -278,6 +286,7 @@ impl Args {
                 max_queue_tokens: self.max_queue_tokens,
             },
             drain_timeout: self.drain_timeout,
+            edge: self.edge.validate()?,
             print_plan: self.print_plan,
         })
     }

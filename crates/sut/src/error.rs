@@ -1,6 +1,7 @@
 //! What keeps the server from starting or makes it end; nothing here is about one request.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Operating errors of the process.
@@ -50,6 +51,14 @@ pub enum SutError {
         /// What the template engine said.
         problem: String,
     },
+    /// The certificate or its key cannot be used.
+    #[error("{}: {problem}", path.display())]
+    Tls {
+        /// The file at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Standard output, threads, signals: the operating system refused something.
     #[error("{what}: {source}")]
     System {
@@ -68,7 +77,9 @@ impl SutError {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            SutError::Flag { .. } | SutError::Bind { .. } => ExitCode::from(2),
+            SutError::Flag { .. } | SutError::Bind { .. } | SutError::Tls { .. } => {
+                ExitCode::from(2)
+            }
             #[cfg(feature = "torch")]
             SutError::Model { .. } => ExitCode::from(3),
             SutError::Tokenizer { .. } | SutError::ChatTemplate { .. } => ExitCode::from(3),

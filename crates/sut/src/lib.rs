@@ -12,6 +12,10 @@ pub mod clock;
 
 pub mod error;
 
+pub mod api_keys;
+
+pub mod open_files;
+
 pub mod config;
 
 pub mod telemetry;
@@ -46,6 +50,12 @@ pub mod engine_thread;
 
 pub mod api;
 
+pub mod guard;
+
 pub mod server;
+
+pub mod tls;
+
+pub mod listen;
 
 pub mod serve;

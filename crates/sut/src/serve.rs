@@ -4,16 +4,17 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Admission, ModelBounds};
 use crate::api::models::engine_card;
 use crate::api::{App, LongTexts, RequestIds};
+use crate::api_keys::ApiKeys;
 use crate::backend;
 use crate::batch::StepLimits;
 use crate::bell::Bell;
@@ -22,13 +23,22 @@ use crate::config::Config;
 use crate::engine::EngineParts;
 use crate::engine_thread::{self, EngineHandle};
 use crate::error::SutError;
+use crate::guard::guarded;
+use crate::listen::{self, Edge};
 use crate::metrics::Metrics;
 use crate::queue::Inbox;
 use crate::server::router;
+use crate::tls::Certificate;
 
 /// How long finished answers may take to leave the sockets, and a step to end, once the server
 /// has made up its mind to go.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Keys that open the API, beside those of `--api-key-file`.
+const KEYS_VARIABLE: &str = "PRONY_API_KEYS";
+
+/// How often the certificate's files are looked at.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(10);
 
 /// How often a draining server looks whether everybody has been answered.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
@@ -49,6 +59,11 @@ pub fn serve(config: Config) -> Result<(), SutError> {
     // Before the model is loaded: an address in use is told at once, not after minutes. Connections
     // that come meanwhile wait in the listener's backlog.
     let listener = runtime.block_on(bind(&config))?;
+    let keys = api_keys(&config)?;
+    let certificate = match &config.edge.tls {
+        Some([chain, key]) => Some(Arc::new(Certificate::read(chain, key)?)),
+        None => None,
+    };
     let (app, engine) = start(&config)?;
     let max_model_len = app.admission.bounds().max_model_len;
     if config.print_plan {
@@ -56,7 +71,12 @@ pub fn serve(config: Config) -> Result<(), SutError> {
         return print(&config.plan(max_model_len));
     }
     tracing::info!(model = app.model_name, max_model_len, "ready");
-    let ended = runtime.block_on(run(&config, listener, &app, engine));
+    let edge = Edge {
+        service: guarded(router(Arc::clone(&app)), keys),
+        limits: config.edge.limits,
+        certificate,
+    };
+    let ended = runtime.block_on(run(&config, (listener, edge), &app, engine));
     shut_down(runtime);
     if app.status.is_alive() {
         // A step that does not end: the destructors that run at exit must not meet it.
@@ -112,6 +132,26 @@ async fn bind(config: &Config) -> Result<TcpListener, SutError> {
         })
 }
 
+/// Keys of the file and of the environment; `None` where there are neither and the API is open.
+fn api_keys(config: &Config) -> Result<Option<ApiKeys>, SutError> {
+    let of_environment = ApiKeys::parse(&std::env::var(KEYS_VARIABLE).unwrap_or_default());
+    Ok(match &config.edge.api_key_file {
+        Some(path) => Some(ApiKeys::read(path)?.and(&of_environment)),
+        None => (!of_environment.is_empty()).then_some(of_environment),
+    })
+}
+
+/// Keeps the certificate as its files are, until `stop`.
+async fn follow(certificate: Arc<Certificate>, stop: CancellationToken) {
+    while timeout(CERTIFICATE_LOOK, stop.cancelled()).await.is_err() {
+        match certificate.refresh() {
+            Ok(true) => tracing::info!("new certificate in use"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the old certificate stays in use"),
+        }
+    }
+}
+
 /// The one line that scripts read; nothing else ever goes to standard output.
 fn print(text: &str) -> Result<(), SutError> {
     let mut stdout = std::io::stdout();
@@ -155,7 +195,7 @@ impl Signals {
 
 async fn run(
     config: &Config,
-    listener: TcpListener,
+    (listener, edge): (TcpListener, Edge),
     app: &Arc<App>,
     mut engine: EngineHandle,
 ) -> Result<(), SutError> {
@@ -166,18 +206,15 @@ async fn run(
     })?;
     let stop_accepting = CancellationToken::new();
     let mut server = JoinSet::new();
-    let stopped = stop_accepting.clone().cancelled_owned();
-    let service = router(Arc::clone(app));
-    server.spawn(async move {
-        // A token a packet: waiting to fill one would add up to 40 ms to it.
-        let listener = listener.tap_io(|socket| {
-            let _ = socket.set_nodelay(true);
-        });
-        axum::serve(listener, service)
-            .with_graceful_shutdown(stopped)
-            .await
-    });
-    let told = print(&format!("listening on http://{address}\n"));
+    let scheme = match &edge.certificate {
+        Some(certificate) => {
+            server.spawn(follow(Arc::clone(certificate), stop_accepting.clone()));
+            "https"
+        }
+        None => "http",
+    };
+    server.spawn(listen::serve(listener, edge, stop_accepting.clone()));
+    let told = print(&format!("listening on {scheme}://{address}\n"));
     let outcome = tokio::select! {
         biased;
         () = std::future::ready(()), if told.is_err() => told,

@@ -5,6 +5,7 @@
 //! | body is not JSON | 400 | `invalid_json` |
 //! | a field's type is wrong, or its value cannot be honoured | 400 | `invalid_value` |
 //! | prompt and output do not fit | 400 | `context_length_exceeded` |
+//! | no API key, or a wrong one | 401 | `invalid_api_key` |
 //! | unknown path | 404 | `not_found` |
 //! | unknown model | 404 | `model_not_found` |
 //! | wrong method | 405 | `method_not_allowed` |
@@ -12,6 +13,7 @@
 //! | body too large | 413 | `body_too_large` |
 //! | queue full | 429 with `Retry-After` | `queue_full` |
 //! | the engine failed this request | 500 | `engine_error` |
+//! | more connections than `--max-connections` | 503 with `Retry-After` | `too_many_connections` |
 //! | going down, or the engine broke | 503 | `unavailable` |
 
 use axum::Json;
@@ -58,6 +60,10 @@ pub enum ApiError {
     EngineFailed,
     /// The server ends before the answer was complete.
     Aborted,
+    /// The API needs a key, and this is none of them.
+    WrongKey,
+    /// One connection more than are served.
+    TooManyConnections,
     /// No such path.
     UnknownPath,
     /// The path is there, but not for this method.
@@ -124,6 +130,12 @@ impl ApiError {
             },
             ApiError::EngineFailed => (StatusCode::INTERNAL_SERVER_ERROR, "engine_error", None),
             ApiError::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", None),
+            ApiError::WrongKey => (StatusCode::UNAUTHORIZED, "invalid_api_key", None),
+            ApiError::TooManyConnections => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too_many_connections",
+                None,
+            ),
             ApiError::UnknownPath => (StatusCode::NOT_FOUND, "not_found", None),
             ApiError::WrongMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", None),
         }
@@ -170,6 +182,8 @@ impl ApiError {
             ApiError::Refused(refusal) => refusal_message(refusal),
             ApiError::EngineFailed => "the engine failed this request".to_owned(),
             ApiError::Aborted => "the server is going down".to_owned(),
+            ApiError::WrongKey => "an API key is needed: Authorization: Bearer KEY".to_owned(),
+            ApiError::TooManyConnections => "too many connections".to_owned(),
             ApiError::UnknownPath => "no such path".to_owned(),
             ApiError::WrongMethod => "this path has another method".to_owned(),
         }
@@ -225,6 +239,9 @@ impl IntoResponse for ApiError {
                 header::RETRY_AFTER,
                 HeaderValue::from(retry_after.as_secs()),
             );
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -111,7 +111,7 @@ impl Default for RequestIds {
 }
 
 impl RequestIds {
-    fn next(&self, prefix: &str) -> String {
+    pub(crate) fn next(&self, prefix: &str) -> String {
         // Relaxed: only distinctness matters.
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         format!("{prefix}-{:016x}", self.base.wrapping_add(n))

@@ -39,6 +39,16 @@ impl Config {
         line("max_queue", &self.limits.max_queue);
         line("max_queue_tokens", &self.limits.max_queue_tokens);
         line("drain_timeout_s", &self.drain_timeout.as_secs_f64());
+        line("max_connections", &self.edge.limits.max_connections);
+        line(
+            "idle_timeout_s",
+            &self.edge.limits.idle_timeout.as_secs_f64(),
+        );
+        line(
+            "stall_timeout_s",
+            &self.edge.limits.stall_timeout.as_secs_f64(),
+        );
+        line("tls", &self.edge.tls.is_some());
         plan
     }
 }

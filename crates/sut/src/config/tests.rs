@@ -60,6 +60,39 @@ fn a_flag_the_backend_does_not_use_is_checked_all_the_same() {
 }
 
 #[test]
+fn the_flags_of_connections_are_checked() {
+    check(
+        "--backend echo --max-connections 0",
+        "--max-connections 0: must be at least 1",
+    );
+    check(
+        "--backend echo --idle-timeout 0s",
+        "--idle-timeout 0ns: must be at least 1ms",
+    );
+    check(
+        "--backend echo --tls-cert c.pem",
+        "--tls-cert c.pem: needs --tls-key",
+    );
+    check(
+        "--backend echo --tls-key k.pem",
+        "--tls-key k.pem: needs --tls-cert",
+    );
+    // No system lets a process open so many files.
+    let args = [
+        "prony-sut",
+        "serve",
+        "--backend",
+        "echo",
+        "--max-connections",
+        "9999999999999",
+    ];
+    let Command::Serve(args) = Cli::parse_from(args).command;
+    let error = args.validate().expect_err("refused").to_string();
+    let start = "--max-connections 9999999999999: the system's limit of open files allows ";
+    assert!(error.starts_with(start), "{error}");
+}
+
+#[test]
 fn sizes_that_no_machine_has_are_refused_not_tried() {
     check(
         "--backend echo --http-threads 100000",

@@ -13,7 +13,7 @@
 
 use super::cpu::Isa;
 use super::memory::Shared;
-use super::tiles::{Kind, Line};
+use super::tiles::{Kind, Line, inverse_of};
 use crate::parallel::Team;
 use crate::quant::GROUP;
 
@@ -236,12 +236,6 @@ fn nearest(v: f32) -> i32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer
     let v = if v.is_nan() { 0.0 } else { v };
     (v + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i32
-}
-
-/// 0 for a scale of 0 or NaN: the integers of such a row are 0.
-#[inline(always)]
-fn inverse_of(scale: f32) -> f32 {
-    if scale > 0.0 { 1.0 / scale } else { 0.0 }
 }
 
 /// 8 bits: -127..=127.

@@ -2,7 +2,7 @@
 //!
 //! The compiler knows no tile registers as values, so a whole loop over the inputs is one block of
 //! assembly. Registers: tmm0..tmm3 hold sums, tmm4 and tmm5 activations, tmm6 and tmm7 weights.
-//! [`configure`] sets their shapes for the thread, [`release`] gives them back.
+//! [`Tiles`] sets their shapes for the thread and gives them back.
 //! Source of the instructions: Intel SDM, volume 2, TDPBF16PS, TDPBSUD, TILELOADD.
 
 #![cfg(target_arch = "x86_64")]
@@ -34,42 +34,57 @@ struct Config {
     rows: [u8; 16],
 }
 
-/// Sets the tiles of this thread: `height` lines of sums and activations; weights of `depth`
-/// lines, for activations of `4 * depth` bytes a line.
-///
-/// # Safety
-/// The processor has AMX and the process may use it; `height` and `depth` are 1..=16.
-pub(super) unsafe fn configure(height: usize, depth: usize) {
-    let mut config = Config {
-        palette: 1,
-        start_row: 0,
-        reserved: [0; 14],
-        bytes_per_row: [0; 16],
-        rows: [0; 16],
-    };
-    for tile in 0..8 {
-        let (rows, bytes) = match tile {
-            0..4 => (height, 64),
-            4..6 => (height, 4 * depth),
-            _ => (depth, 64),
+/// The tiles of this thread, shaped; given back when dropped, so that the system need not save
+/// eight kilobytes whenever the thread waits.
+pub(super) struct Tiles(());
+
+impl Tiles {
+    /// `height` lines of sums and activations; weights of `depth` lines, for activations of
+    /// `4 * depth` bytes a line.
+    ///
+    /// # Safety
+    /// The processor has AMX and the process may use it: see `cpu`. `height` and `depth` are
+    /// 1..=16.
+    pub(super) unsafe fn shape(height: usize, depth: usize) -> Self {
+        let mut config = Config {
+            palette: 1,
+            start_row: 0,
+            reserved: [0; 14],
+            bytes_per_row: [0; 16],
+            rows: [0; 16],
         };
-        config.rows[tile] = rows as u8;
-        config.bytes_per_row[tile] = bytes as u16;
+        for tile in 0..8 {
+            let (rows, bytes) = match tile {
+                0..4 => (height, 64),
+                4..6 => (height, 4 * depth),
+                _ => (depth, 64),
+            };
+            config.rows[tile] = rows as u8;
+            config.bytes_per_row[tile] = bytes as u16;
+        }
+        // SAFETY: reads 64 bytes; a shape outside 16 rows of 64 bytes would fault.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack, readonly)) }
+        Self(())
     }
-    // SAFETY: reads 64 bytes; a shape outside 16 rows of 64 bytes would fault.
-    unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack, readonly)) }
+
+    /// All eight tiles with 16 lines of 64 bytes.
+    ///
+    /// # Safety
+    /// As [`Tiles::shape`].
+    pub(super) unsafe fn full() -> Self {
+        // SAFETY: the caller's word.
+        unsafe { Self::shape(16, 16) }
+    }
 }
 
-/// Gives the tiles back: a thread without them is cheaper to switch.
-///
-/// # Safety
-/// The processor has AMX.
-pub(super) unsafe fn release() {
-    // SAFETY: no operands.
-    unsafe {
-        asm!("tilerelease", out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-            options(nostack, nomem));
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        // SAFETY: shaped, so the instruction exists; nobody keeps numbers in tiles.
+        unsafe {
+            asm!("tilerelease", out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, nomem));
+        }
     }
 }
 

@@ -12,51 +12,14 @@
 
 use std::arch::asm;
 
+use super::amx::Tiles;
+
 /// Rows of a tile, and numbers in a row of f32.
 pub(super) const TILE: usize = 16;
 /// Numbers in a row of bf16.
 pub(super) const PAIRED: usize = 32;
 /// Bytes of a tile.
 pub(super) const TILE_BYTES: usize = 1024;
-
-/// The shape of all eight tiles: 16 rows of 64 bytes.
-#[repr(C, align(64))]
-struct TileConfig {
-    palette: u8,
-    start_row: u8,
-    reserved: [u8; 14],
-    row_bytes: [u16; 16],
-    rows: [u8; 16],
-}
-
-static CONFIG: TileConfig = TileConfig {
-    palette: 1,
-    start_row: 0,
-    reserved: [0; 14],
-    row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
-    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
-};
-
-/// The tiles of this thread, shaped; given back when dropped, so that the system need not save
-/// eight kilobytes whenever the thread waits.
-pub(super) struct Tiles(());
-
-impl Tiles {
-    /// # Safety
-    /// The processor has AMX and the process may use it: see `cpu`.
-    pub(super) unsafe fn shape() -> Self {
-        // SAFETY: the instruction exists by the caller's word; CONFIG is 64 valid bytes.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack)) };
-        Self(())
-    }
-}
-
-impl Drop for Tiles {
-    fn drop(&mut self) {
-        // SAFETY: shaped, so the instruction exists; nobody keeps numbers in tiles.
-        unsafe { asm!("tilerelease", options(nostack)) };
-    }
-}
 
 /// One product of a row of tiles and a block of tiles.
 #[derive(Clone, Copy)]

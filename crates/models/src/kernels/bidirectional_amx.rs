@@ -18,7 +18,8 @@ use std::arch::x86_64::{
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::amx_product::{PAIRED, TILE, TILE_BYTES, TileProduct, Tiles, product};
+use super::amx::Tiles;
+use super::amx_product::{PAIRED, TILE, TILE_BYTES, TileProduct, product};
 use super::bidirectional::{Job, Piece};
 use super::wide::{LINE, Line, exp2, load, mask, narrow, narrow_apart, select, transpose};
 
@@ -84,7 +85,7 @@ impl Job<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
     fn heads(&self, piece: &Piece, scratch: &mut Scratch) {
         // SAFETY: as in `run_bf16`.
-        let tiles = unsafe { Tiles::shape() };
+        let tiles = unsafe { Tiles::full() };
         let sizes = Sizes::of(piece.text.len(), self.dim);
         scratch.fit(sizes, piece.queries.len());
         for head in piece.heads.clone() {

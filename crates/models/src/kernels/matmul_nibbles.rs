@@ -37,10 +37,9 @@ impl Job<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
     pub(super) unsafe fn nibbles_wide(&self, panels: Range<usize>) {
         let tiles = self.isa == Isa::Amx && self.shape.rows > FEW_ROWS;
-        if tiles {
-            // SAFETY: the caller's word: the processor has `isa`. A height is at most 16.
-            unsafe { amx::configure(self.shape.height(), UNPACKED / 2) };
-        }
+        // SAFETY: the caller's word: the processor has `isa`. A height is at most 16.
+        let _shaped =
+            tiles.then(|| unsafe { amx::Tiles::shape(self.shape.height(), UNPACKED / 2) });
         let (mut sums, mut unpacked) = (Sums::new(), [Line([0; 64]); CHUNK * UNPACKED]);
         for row_tile in 0..self.shape.row_tiles() {
             for panel in panels.clone() {
@@ -56,10 +55,6 @@ impl Job<'_> {
                     self.finish_nibbles(row_tile, panel, &products);
                 }
             }
-        }
-        if tiles {
-            // SAFETY: as above.
-            unsafe { amx::release() };
         }
     }
 

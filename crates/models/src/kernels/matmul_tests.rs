@@ -203,3 +203,21 @@ fn a_number_that_is_none_spoils_its_own_row_only() {
         }
     }
 }
+
+#[test]
+fn rows_and_weights_of_almost_nothing_give_almost_nothing() {
+    let (outputs, inputs) = (33, 70);
+    for (isa, format) in Isa::all().flat_map(|isa| FORMATS.map(|f| (isa, f))) {
+        for (small_x, small_w) in [(1e-41, 1.0), (1.0, 1e-41), (0.0, 1.0), (1.0, 0.0)] {
+            let mut w = PackedMatrix::zeros_for(isa, format, outputs, inputs);
+            for (o, row) in noise(outputs * inputs, 7).chunks(inputs).enumerate() {
+                let row: Vec<f32> = row.iter().map(|v| v * small_w).collect();
+                w.set_output(o, &row);
+            }
+            let x: Vec<f32> = noise(2 * inputs, 5).iter().map(|v| v * small_x).collect();
+            for v in product(isa, &x, &w, 1) {
+                assert!(v.abs() < 1e-38, "{isa} {format:?} {small_x} {small_w}: {v}");
+            }
+        }
+    }
+}

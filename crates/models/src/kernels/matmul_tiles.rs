@@ -103,7 +103,7 @@ impl Job<'_> {
         // SAFETY: the tiles are given the height of the rows; rows and panels have
         // `lines_per_row` tiles.
         unsafe {
-            amx::configure(shape.height(), TILE_LINES);
+            let _shaped = amx::Tiles::shape(shape.height(), TILE_LINES);
             for row_tile in (0..shape.row_tiles()).step_by(2) {
                 let a = self.activations.tile(shape, row_tile).as_ptr();
                 for panel in panels.clone() {
@@ -119,7 +119,6 @@ impl Job<'_> {
                     }
                 }
             }
-            amx::release();
         }
     }
 

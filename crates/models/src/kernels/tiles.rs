@@ -130,7 +130,7 @@ impl Tiles {
             Kind::Byte => {
                 let most = weights.iter().fold(0.0f32, |m, w| m.max(w.abs()));
                 let scale = most / 127.0;
-                let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+                let inverse = inverse_of(scale);
                 self.scales[output] = scale;
                 for (k, w) in weights.iter().enumerate() {
                     let rounded = (w * inverse).round() as i32;
@@ -211,6 +211,17 @@ impl Tiles {
 
     fn line_mut(&mut self, output: usize, line: usize) -> &mut Line {
         &mut self.lines[output / PANEL * self.panel_lines + line]
+    }
+}
+
+/// 0 for a scale of 0 or NaN, and for one so small that its inverse is no number: the integers of
+/// such a row are 0.
+#[inline(always)]
+pub(super) fn inverse_of(scale: f32) -> f32 {
+    if scale >= f32::MIN_POSITIVE {
+        1.0 / scale
+    } else {
+        0.0
     }
 }
 

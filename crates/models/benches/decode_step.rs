@@ -29,6 +29,7 @@ fn decode_step(criterion: &mut Criterion) {
             quant: quant.parse().expect("PRONY_BENCH_DTYPES lists quants"),
             device: Device::Cpu,
             threads: threads.unwrap_or(2),
+            kv_dtype: None,
             kv_capacity_tokens: 16 * (CONTEXT + 64),
             own_kernels: true,
         };

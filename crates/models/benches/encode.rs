@@ -26,6 +26,7 @@ fn encode(criterion: &mut Criterion) {
             dtype: dtype.parse().expect("PRONY_BENCH_DTYPES lists dtypes"),
             device: Device::Cpu,
             threads: threads.unwrap_or(2),
+            kv_dtype: None,
             kv_capacity_tokens: 0,
             quant: Quant::None,
             own_kernels: set("PRONY_BENCH_TORCH").is_none(),

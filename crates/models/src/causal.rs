@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 use crate::config::ModelConfig;
 use crate::decoder::{Decoder, ModelInfo, StepRow};
 use crate::error::ModelError;
-use crate::kv_cache::{BlockPool, Sequence};
+use crate::kv_cache::{BlockPool, KnownPrefix, Sequence};
 use crate::layers::attention::{Batch, Cache, Heads, Span};
 use crate::layers::rope::Rope;
 use crate::layers::{Compute, numbers};
@@ -58,11 +58,12 @@ impl<M: CausalModel> CausalDecoder<M> {
             vocab_size: config.vocab_size,
             n_layers: config.n_layers,
             max_tokens: config.max_positions,
-            kv_bytes_per_token: (kv_numbers * compute.dtype.size()) as u64,
+            kv_bytes_per_token: (kv_numbers * compute.kv_dtype.size()) as u64,
             kv_capacity_tokens: pool.capacity_tokens(),
             eos_ids: config.eos_ids.clone(),
             bos_id: config.bos_id,
             dtype: compute.dtype,
+            kv_dtype: compute.kv_dtype,
             quant: compute.quant,
             device: compute.device,
             threads: compute.team.as_ref().map_or_else(
@@ -154,6 +155,14 @@ impl<M: CausalModel> Decoder for CausalDecoder<M> {
         self.pool.sequence(max_tokens)
     }
 
+    fn known_prefix(&self, root: u64, tokens: &[u32]) -> KnownPrefix {
+        self.pool.known_prefix(root, tokens)
+    }
+
+    fn sharing_sequence(&mut self, root: u64, tokens: &[u32]) -> Sequence {
+        self.pool.sharing_sequence(root, tokens)
+    }
+
     fn kv_free_tokens(&self) -> usize {
         self.pool.free_tokens()
     }
@@ -170,7 +179,7 @@ impl<M: CausalModel> Decoder for CausalDecoder<M> {
         let mut end = 0;
         for row in rows.iter_mut() {
             end += row.tokens.len();
-            row.seq.advance(row.tokens.len());
+            row.seq.advance(row.tokens);
             if row.sampler.is_some() {
                 wanted.push(end as i64 - 1);
             }
@@ -194,7 +203,7 @@ impl<M: CausalModel> Decoder for CausalDecoder<M> {
     fn logits(&mut self, seq: &mut Sequence, tokens: &[u32]) -> Result<Vec<f32>, ModelError> {
         self.prepare(0, seq, tokens)?;
         let hidden = self.forward(std::iter::once((&*seq, tokens)));
-        seq.advance(tokens.len());
+        seq.advance(tokens);
         let rows: Vec<i64> = (0..tokens.len() as i64).collect();
         Ok(numbers(&self.logits_of(&hidden, &rows)).to_vec())
     }

@@ -6,7 +6,7 @@
 
 use crate::device::{Device, Dtype};
 use crate::error::ModelError;
-use crate::kv_cache::Sequence;
+use crate::kv_cache::{KnownPrefix, Sequence};
 use crate::quant::Quant;
 use crate::sampler::{NextToken, Sampler};
 
@@ -33,8 +33,10 @@ pub struct ModelInfo {
     pub eos_ids: Vec<u32>,
     /// Id that starts a text, where the model has one.
     pub bos_id: Option<u32>,
-    /// Number format of weights and cache.
+    /// Number format of the weights.
     pub dtype: Dtype,
+    /// Number format of the key/value cache.
+    pub kv_dtype: Dtype,
     /// How the matrices are quantised.
     pub quant: Quant,
     /// Where it computes.
@@ -67,6 +69,15 @@ pub trait Decoder: Send {
     /// [`ModelError::KvExhausted`] when the cache is too full now, [`ModelError::TooLong`] when
     /// the model's positions end earlier.
     fn new_sequence(&mut self, max_tokens: usize) -> Result<Sequence, ModelError>;
+
+    /// How much of a text that begins with `tokens` is in the cache already. Texts of different
+    /// roots never share.
+    fn known_prefix(&self, root: u64, tokens: &[u32]) -> KnownPrefix;
+
+    /// A sequence that begins with the [`Decoder::known_prefix`] of `tokens`: its length says where
+    /// to go on. It owns no room yet; steps take what they need, and fail with
+    /// [`ModelError::KvExhausted`] when there is none.
+    fn sharing_sequence(&mut self, root: u64, tokens: &[u32]) -> Sequence;
 
     /// Tokens the key/value cache could take now.
     fn kv_free_tokens(&self) -> usize;

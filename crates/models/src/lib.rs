@@ -81,7 +81,7 @@ pub use decoder::{Decoder, ModelInfo, StepRow};
 pub use device::{Device, Dtype};
 pub use encoder::{Encoder, EncoderInfo, EncoderInput, EncoderOutput, Task};
 pub use error::ModelError;
-pub use kv_cache::Sequence;
+pub use kv_cache::{KnownPrefix, Sequence};
 pub use load::{LoadOptions, LoadedModel, ModelSource, load, load_from};
 pub use load_encoder::{LoadedEncoder, load_encoder, load_encoder_from};
 pub use quant::Quant;

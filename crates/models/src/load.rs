@@ -68,8 +68,10 @@ fn looks_like_repo(s: &str) -> bool {
 /// How to load a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Number format of weights and cache.
+    /// Number format of the weights.
     pub dtype: Dtype,
+    /// Number format of the key/value cache; `None` is that of the weights.
+    pub kv_dtype: Option<Dtype>,
     /// Where to compute.
     pub device: Device,
     /// Threads on the processor, the calling one included. Chosen, not defaulted: the cores may be
@@ -185,7 +187,7 @@ fn check_cache_memory(config: &ModelConfig, options: &LoadOptions) -> Result<(),
     // Each size is at most 2^30, but not all their products.
     let sizes = [
         tokens,
-        2 * options.dtype.size(),
+        2 * options.kv_dtype.unwrap_or(options.dtype).size(),
         config.n_layers,
         config.n_kv_heads,
         config.head_dim,
@@ -219,6 +221,7 @@ pub(crate) fn compute(options: &LoadOptions, fits: bool) -> Result<Compute, Mode
     Ok(Compute {
         device: options.device,
         dtype: options.dtype,
+        kv_dtype: options.kv_dtype.unwrap_or(options.dtype),
         quant: options.quant,
         team,
     })
@@ -298,6 +301,7 @@ mod tests {
         let tiny = "../../tests/golden/models/tiny/llama_gqa_tied";
         let options = LoadOptions {
             dtype: Dtype::F32,
+            kv_dtype: None,
             device: Device::Cpu,
             threads: 1,
             kv_capacity_tokens: 1 << 42,

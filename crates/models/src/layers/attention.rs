@@ -45,10 +45,10 @@ impl Cache {
     /// An empty cache of `n_blocks` blocks.
     pub fn new(compute: &Compute, heads: Heads, n_blocks: usize) -> Self {
         if compute.team.is_some() {
-            return Self::Own(LayerCache::new(compute.dtype, heads, n_blocks));
+            return Self::Own(LayerCache::new(compute.kv_dtype, heads, n_blocks));
         }
         let shape = [n_blocks * BLOCK_TOKENS, heads.kv_heads, heads.head_dim].map(|n| n as i64);
-        let options = (compute.kind(), compute.device.torch());
+        let options = (compute.kv_dtype.kind(), compute.device.torch());
         // Not zeroed: a slot is written before it is read.
         Self::Torch {
             keys: Tensor::empty(shape, options),
@@ -169,16 +169,24 @@ impl SelfAttention {
             .flat_map(|s| slots(s, s.past..s.past + s.n_rows))
             .collect();
         let new = Tensor::from_slice(&new).to_device(device);
-        // The shallow clones share memory with the cache: this writes to it.
-        let _ = keys.shallow_clone().index_copy_(0, &new, &k);
-        let _ = values.shallow_clone().index_copy_(0, &new, &v);
+        let write = |cache: &Tensor, numbers: &Tensor| {
+            // The shallow clone shares memory with the cache: this writes to it.
+            let mut cache = cache.shallow_clone();
+            let numbers = numbers.to_kind(cache.kind());
+            let _ = cache.index_copy_(0, &new, &numbers);
+        };
+        write(keys, &k);
+        write(values, &v);
         let outs: Vec<Tensor> = batch
             .spans
             .iter()
             .map(|span| {
                 let (n, all) = (span.n_rows as i64, span.past + span.n_rows);
                 let seen = Tensor::from_slice(&slots(span, 0..all)).to_device(device);
-                let gather = |t: &Tensor| t.index_select(0, &seen).transpose(0, 1).unsqueeze(0);
+                let gather = |t: &Tensor| {
+                    let all = t.index_select(0, &seen).to_kind(qkv.kind());
+                    all.transpose(0, 1).unsqueeze(0)
+                };
                 let q = q
                     .narrow(0, span.first_row as i64, n)
                     .transpose(0, 1)

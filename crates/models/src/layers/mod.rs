@@ -35,8 +35,10 @@ pub mod bidirectional;
 pub struct Compute {
     /// Where the tensors are.
     pub device: Device,
-    /// Format of weights and cache.
+    /// Format of the weights.
     pub dtype: Dtype,
+    /// Format of the key/value cache.
+    pub kv_dtype: Dtype,
     /// How matrices are quantised; only our own loops do it.
     pub quant: Quant,
     /// Threads of our own loops; `None` means LibTorch's operators.

@@ -81,6 +81,7 @@ pub fn options(dtype: Dtype) -> LoadOptions {
         dtype,
         device: Device::Cpu,
         threads: 2,
+        kv_dtype: None,
         kv_capacity_tokens: 8192,
         quant: Quant::None,
         own_kernels: true,

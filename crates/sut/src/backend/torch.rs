@@ -54,6 +54,7 @@ pub fn load(config: &TorchConfig, limits: &Limits) -> Result<Loaded, SutError> {
         },
         device: device(&config.device)?,
         threads: config.threads,
+        kv_dtype: None,
         kv_capacity_tokens: limits.kv_tokens,
         own_kernels: true,
     };

@@ -24,8 +24,9 @@ stop_server() {
 trap 'stop_server; rm -f "$log"' EXIT
 trap 'exit 130' INT TERM HUP
 
+# Without the prefix cache: MLPerf allows no query to profit from an earlier one.
 # A session of its own: Ctrl-C goes to prony, which reports what it has; the trap stops the server.
-setsid target/release/prony-sut serve --model "$model" --port 0 >"$log" 2>&1 &
+setsid target/release/prony-sut serve --model "$model" --port 0 --no-prefix-cache >"$log" 2>&1 &
 server=$!
 url=""
 for _ in $(seq $((ready_s * 10))); do

@@ -263,7 +263,7 @@ impl WaitPermit {
     }
 
     /// The sequence starts; `last_start` is when the one before it did. Called by one thread only.
-    pub fn start(self, last_start: Option<Instant>, now: Instant) {
+    pub fn start(&self, last_start: Option<Instant>, now: Instant) {
         let Some(last) = last_start else { return };
         let gap = u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX);
         let old = self.load.start_gap_ns.load(Ordering::Relaxed);

@@ -1,10 +1,14 @@
-//! Decides what the next step computes. Pure: state and `now` in, plan out; no model, no clock.
+//! Decides what the next step computes. Pure: state and `now` in, decision out; no model, no clock.
 //!
 //! Every sequence that is decoding gets its one token first; what is left of the step's token
 //! budget goes to prompts, oldest first, in chunks. So a long prompt delays the others by one
-//! chunk a step, never by its whole length. Sequences start strictly in order of arrival: the
-//! first that does not fit the cache holds the ones behind it, which is what keeps large requests
-//! from starving.
+//! chunk a step, never by its whole length.
+//!
+//! Sequences take cache block by block as they grow. A new one starts when its whole prompt fits
+//! beside what the running ones are known to need; how long texts get is not known, and when the
+//! cache runs out the youngest gives its blocks back and is computed again later. Sequences start
+//! strictly in order: the first that does not fit holds the ones behind it, which is what keeps
+//! large requests from starving.
 
 use std::time::Instant;
 
@@ -17,9 +21,37 @@ pub struct StepLimits {
     pub max_tokens: usize,
 }
 
+/// What a step may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Most tokens; at least the number of seats.
+    pub max_tokens: usize,
+    /// Most prompt tokens beside decoding rows.
+    pub max_chunk: usize,
+    /// Tokens of cache that nobody owns: whole blocks.
+    pub kv_free: usize,
+    /// Tokens of a block.
+    pub kv_block: usize,
+}
+
+impl Room {
+    /// Cache that `n` more tokens after `n_fed` take: whole blocks, none where the last one has
+    /// room.
+    fn growth(&self, n_fed: usize, n: usize) -> usize {
+        (n_fed + n).next_multiple_of(self.kv_block) - n_fed.next_multiple_of(self.kv_block)
+    }
+
+    /// How many more tokens after `n_fed` go into the rest of the last block and `free` more.
+    fn fitting(&self, n_fed: usize, free: usize) -> usize {
+        n_fed.next_multiple_of(self.kv_block) - n_fed + free
+    }
+}
+
 /// A running sequence as the planner sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seat {
+    /// Tokens in the cache.
+    pub n_fed: usize,
     /// Tokens known but not computed: the rest of the prompt, or the one token drawn last.
     pub n_unfed: usize,
     /// Not before this time (a backend that imitates a slower one sets it).
@@ -46,62 +78,109 @@ pub struct StepPlan {
     pub wake_at: Option<Instant>,
 }
 
-/// How many of the waiting sequences (given by the cache each needs, oldest first) start now.
-#[must_use]
-pub fn n_starts(
-    n_running: usize,
-    kv_free: usize,
-    waiting: impl IntoIterator<Item = usize>,
-    limits: StepLimits,
-) -> usize {
-    let mut left = kv_free;
-    waiting
-        .into_iter()
-        .take(limits.max_rows.saturating_sub(n_running))
-        .take_while(|&needed| {
-            let fits = needed <= left;
-            if fits {
-                left -= needed;
-            }
-            fits
-        })
-        .count()
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Compute.
+    Step(StepPlan),
+    /// The cache has run out: this seat gives its blocks back. Then plan again.
+    Preempt(usize),
 }
 
-/// Plans one step over the running sequences, which stand in the order they started.
+/// Whether a sequence that takes `needed` tokens of cache for what is known of it starts beside
+/// the seats.
 #[must_use]
-pub fn plan(seats: &[Seat], limits: StepLimits, now: Instant) -> StepPlan {
+pub fn may_start(seats: &[Seat], needed: usize, room: Room) -> bool {
+    // Alone it always fits: admission has seen to that.
+    if seats.is_empty() {
+        return true;
+    }
+    let promised: usize = seats
+        .iter()
+        .map(|seat| room.growth(seat.n_fed, seat.n_unfed))
+        .sum();
+    // A block for each to grow into: without, the newcomer would be sent away in the next step.
+    let growth = (seats.len() + 1) * room.kv_block;
+    needed + promised + growth <= room.kv_free
+}
+
+/// Whether a text should wait because a running prompt is about to compute more of its beginning
+/// than the `n_known` tokens that are in the cache. `running` gives each prompt's ids and how many
+/// of them are in the cache.
+pub fn awaits_prefix<'a>(
+    ids: &[u32],
+    n_known: usize,
+    running: impl IntoIterator<Item = (&'a [u32], usize)>,
+    kv_block: usize,
+) -> bool {
+    running.into_iter().any(|(others, n_fed)| {
+        let both = ids.len().saturating_sub(1).min(others.len());
+        let same = ids[..both].iter().zip(others).take_while(|(a, b)| a == b);
+        let shared = same.count() / kv_block * kv_block;
+        shared > n_known && n_fed < shared
+    })
+}
+
+/// Plans one step over the running sequences, which stand in the order of their age.
+///
+/// # Panics
+/// When a single sequence does not fit the whole cache: admission refuses those.
+#[must_use]
+pub fn plan(seats: &[Seat], room: Room, now: Instant) -> Decision {
     let is_ready = |seat: &Seat| seat.ready_at.is_none_or(|at| at <= now);
     let ready = || seats.iter().enumerate().filter(|(_, seat)| is_ready(seat));
     let mut rows = Vec::with_capacity(seats.len());
+    let mut kv_free = room.kv_free;
     // A prompt's last token is a row of one as well; it needs no case of its own.
-    for (seat, _) in ready().filter(|(_, seat)| seat.n_unfed == 1) {
+    for (seat, state) in ready().filter(|(_, seat)| seat.n_unfed == 1) {
+        let growth = room.growth(state.n_fed, 1);
+        if growth > kv_free {
+            return Decision::Preempt(youngest(seats));
+        }
+        kv_free -= growth;
         rows.push(PlannedRow {
             seat,
             n_tokens: 1,
             draw: true,
         });
     }
-    rows.truncate(limits.max_tokens);
-    let mut budget = limits.max_tokens - rows.len();
+    let mut budget = room.max_tokens - rows.len();
+    if !rows.is_empty() {
+        budget = budget.min(room.max_chunk);
+    }
     for (seat, state) in ready().filter(|(_, seat)| seat.n_unfed > 1) {
-        if budget == 0 {
+        let wanted = state.n_unfed.min(budget);
+        let n_tokens = wanted.min(room.fitting(state.n_fed, kv_free));
+        if n_tokens > 0 {
+            budget -= n_tokens;
+            kv_free -= room.growth(state.n_fed, n_tokens);
+            rows.push(PlannedRow {
+                seat,
+                n_tokens,
+                draw: n_tokens == state.n_unfed,
+            });
+        } else if rows.is_empty() {
+            return Decision::Preempt(youngest(seats));
+        }
+        // Whoever is younger must not take the blocks that this one waits for.
+        if budget == 0 || n_tokens < wanted {
             break;
         }
-        let n_tokens = state.n_unfed.min(budget);
-        budget -= n_tokens;
-        rows.push(PlannedRow {
-            seat,
-            n_tokens,
-            draw: n_tokens == state.n_unfed,
-        });
     }
     let wake_at = if rows.is_empty() {
         seats.iter().filter_map(|seat| seat.ready_at).min()
     } else {
         None
     };
-    StepPlan { rows, wake_at }
+    Decision::Step(StepPlan { rows, wake_at })
+}
+
+/// Whose blocks to take back.
+fn youngest(seats: &[Seat]) -> usize {
+    let owner = seats.iter().rposition(|seat| seat.n_fed > 0);
+    let only_one = seats.iter().filter(|seat| seat.n_fed > 0).count() < 2;
+    assert!(!only_one, "a sequence outgrew the whole cache");
+    owner.expect("two own blocks")
 }
 
 #[cfg(test)]

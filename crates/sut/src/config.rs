@@ -13,8 +13,10 @@ use crate::error::SutError;
 
 mod edge;
 mod plan;
+mod schedule;
 
 pub use edge::{EdgeArgs, EdgeConfig, EdgeLimits};
+pub use schedule::{Limits, Schedule, ScheduleArgs};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 ended by SIGTERM or SIGINT · 1 the engine or the system failed, or a second signal \
@@ -68,7 +70,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Number format of weights and cache.
+/// A number format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DtypeName {
     /// IEEE single precision.
@@ -121,9 +123,12 @@ pub struct Args {
     /// Name clients put into "model" [default: last part of --model]
     #[arg(long)]
     pub served_model_name: Option<String>,
-    /// Number format of weights and cache
+    /// Number format of the weights
     #[arg(long, value_enum, default_value = "f32")]
     pub dtype: DtypeName,
+    /// Number format of the key/value cache [default: that of --dtype]
+    #[arg(long, value_enum)]
+    pub kv_dtype: Option<DtypeName>,
     /// How the model's matrices are quantised; needs device cpu
     #[arg(long, value_enum, default_value = "none")]
     pub quant: QuantName,
@@ -136,21 +141,9 @@ pub struct Args {
     /// Threads that serve HTTP
     #[arg(long, default_value_t = 1)]
     pub http_threads: usize,
-    /// Most sequences computed together
-    #[arg(long, default_value_t = 32)]
-    pub max_batch_rows: usize,
-    /// Most tokens in one step, decoding rows and prompt chunks together
-    #[arg(long, default_value_t = 256)]
-    pub max_batch_tokens: usize,
-    /// Tokens the key/value cache holds, all sequences together
-    #[arg(long, default_value_t = 16_384)]
-    pub kv_tokens: usize,
-    /// Most sequences waiting; over it requests get 429
-    #[arg(long, default_value_t = 1024)]
-    pub max_queue: usize,
-    /// Most prompt tokens waiting; over it requests get 429
-    #[arg(long, default_value_t = 1 << 20)]
-    pub max_queue_tokens: usize,
+    /// Batches, cache and queue.
+    #[command(flatten)]
+    pub schedule: ScheduleArgs,
     /// How long running requests may finish after SIGTERM, such as 30s
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub drain_timeout: Duration,
@@ -189,6 +182,8 @@ pub struct Config {
     pub http_threads: usize,
     /// Bounds of batches, cache and queue.
     pub limits: Limits,
+    /// How sequences are scheduled.
+    pub schedule: Schedule,
     /// How long running requests may finish after SIGTERM.
     pub drain_timeout: Duration,
     /// Connections, keys, TLS.
@@ -222,30 +217,16 @@ pub struct EchoConfig {
 pub struct TorchConfig {
     /// Folder, file or `org/name`.
     pub model: String,
-    /// Number format.
+    /// Number format of the weights.
     pub dtype: DtypeName,
+    /// Number format of the cache.
+    pub kv_dtype: DtypeName,
     /// How matrices are quantised.
     pub quant: QuantName,
     /// `cpu`, `cuda` or `cuda:N`.
     pub device: String,
     /// LibTorch's team.
     pub threads: usize,
-}
-
-/// Bounds of batches, cache and queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Most sequences computed together.
-    pub max_batch_rows: usize,
-    /// Most tokens in one step. Invariant: at least `max_batch_rows`, so that every decoding row
-    /// moves in every step.
-    pub max_batch_tokens: usize,
-    /// Tokens the key/value cache holds.
-    pub kv_tokens: usize,
-    /// Most sequences waiting. When full, requests are refused with 429.
-    pub max_queue: usize,
-    /// Most prompt tokens waiting. When full, requests are refused with 429.
-    pub max_queue_tokens: usize,
 }
 
 impl Args {
@@ -257,20 +238,7 @@ impl Args {
         within("--http-threads", self.http_threads, MAX_THREADS)?;
         // Checked whatever the backend: a flag that is accepted is a flag that could be honored.
         within("--threads", self.threads.unwrap_or(1), MAX_THREADS)?;
-        at_least_one("--max-batch-rows", self.max_batch_rows)?;
-        within("--kv-tokens", self.kv_tokens, MAX_KV_TOKENS)?;
-        at_least_one("--max-queue", self.max_queue)?;
-        at_least_one("--max-queue-tokens", self.max_queue_tokens)?;
-        if self.max_batch_tokens < self.max_batch_rows {
-            return Err(refused(
-                "--max-batch-tokens",
-                self.max_batch_tokens,
-                format!(
-                    "must be at least --max-batch-rows ({})",
-                    self.max_batch_rows
-                ),
-            ));
-        }
+        let (limits, schedule) = self.schedule.validate()?;
         let (backend, default_name) = self.backend()?;
         Ok(Config {
             backend,
@@ -278,13 +246,8 @@ impl Args {
             host: self.host,
             port: self.port,
             http_threads: self.http_threads,
-            limits: Limits {
-                max_batch_rows: self.max_batch_rows,
-                max_batch_tokens: self.max_batch_tokens,
-                kv_tokens: self.kv_tokens,
-                max_queue: self.max_queue,
-                max_queue_tokens: self.max_queue_tokens,
-            },
+            limits,
+            schedule,
             drain_timeout: self.drain_timeout,
             edge: self.edge.validate()?,
             print_plan: self.print_plan,
@@ -323,6 +286,7 @@ impl Args {
                 let torch = TorchConfig {
                     model,
                     dtype: self.dtype,
+                    kv_dtype: self.kv_dtype.unwrap_or(self.dtype),
                     quant: self.quant,
                     device,
                     threads,

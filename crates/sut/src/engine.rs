@@ -1,8 +1,10 @@
 //! What the engine thread does: it owns backend, cache and the running set.
 //!
-//! Each turn: take what has arrived, drop whose client has left, start what fits, plan a step,
-//! compute it, hand out the tokens. New sequences join at the next step and finished ones leave
-//! at once. The thread sleeps on its bell when there is nothing to compute.
+//! Each turn: take what has arrived, drop whose client has left or whose deadline has passed, start
+//! what fits, plan a step, compute it, hand out the tokens. New sequences join at the next step and
+//! finished ones leave at once. When the cache runs out, the youngest gives its blocks back and
+//! starts again, with all it has drawn, before anybody new. The thread sleeps on its bell when
+//! there is nothing to compute.
 //!
 //! A panic anywhere in a turn ends the thread (`engine_thread`): dropping the engine answers every
 //! waiter. What can be refused has been refused before (admission).
@@ -10,15 +12,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, BackendError, Loaded, Row, SeqId, Step};
-use crate::batch::{self, PlannedRow, Seat, StepLimits, StepPlan};
+use crate::backend::{Backend, BackendError, Loaded, Row, Step};
+use crate::batch::{self, Decision, PlannedRow, Room, Seat, StepLimits, StepPlan};
 use crate::clock;
-use crate::detokenize::Assembler;
 use crate::metrics::Metrics;
-use crate::queue::{Inbox, Queue, Waiting};
+use crate::pace::Pace;
+use crate::queue::{Inbox, Queue, earlier};
 use crate::status::Status;
-use crate::stream::{Finish, Outlet};
+use crate::stream::Finish;
 use crate::tokenize::TokenTable;
+
+mod running;
+mod seats;
+
+use running::Running;
 
 /// Longest sleep with nothing to do. A ring ends it; the bound is only there so that no fault in
 /// the ringing can hold a request for ever.
@@ -33,6 +40,8 @@ pub struct EngineParts {
     pub metrics: Arc<Metrics>,
     /// Bounds of a step.
     pub limits: StepLimits,
+    /// How long a step that mixes prompts with decoding should take.
+    pub target_itl: Duration,
 }
 
 /// What a turn did.
@@ -49,10 +58,13 @@ pub struct Engine {
     backend: Box<dyn Backend>,
     table: Arc<TokenTable>,
     parts: EngineParts,
+    pace: Pace,
     status: Arc<Status>,
     queue: Queue,
-    /// In the order they started, which is the order prompts are computed in.
+    /// Those with a seat, oldest first, which is the order prompts are computed in.
     running: Vec<Running>,
+    /// Those that gave their seat up, oldest first.
+    preempted: Vec<Running>,
     last_start: Option<Instant>,
     scratch: Scratch,
 }
@@ -66,26 +78,6 @@ struct Scratch {
     text: String,
 }
 
-/// A sequence that has its cache.
-struct Running {
-    seq: SeqId,
-    /// The prompt, later the one token drawn last; computed up to `n_fed`.
-    ids: Vec<u32>,
-    n_fed: usize,
-    n_prompt: usize,
-    n_generated: usize,
-    max_tokens: usize,
-    ignore_eos: bool,
-    assembler: Assembler,
-    outlet: Outlet,
-    arrived: Instant,
-    started: Instant,
-    /// Of the first and the latest token.
-    drawn_at: Option<(Instant, Instant)>,
-    /// Its cache is given back; it leaves the running set in this turn.
-    ended: bool,
-}
-
 impl Engine {
     /// An engine with nothing to do.
     #[must_use]
@@ -93,10 +85,12 @@ impl Engine {
         Engine {
             backend: loaded.backend,
             table: loaded.texts.table,
+            pace: Pace::new(parts.target_itl, parts.limits.max_tokens),
             parts,
             status,
             queue: Queue::default(),
             running: Vec::new(),
+            preempted: Vec::new(),
             last_start: None,
             scratch: Scratch::default(),
         }
@@ -119,13 +113,18 @@ impl Engine {
         if self.parts.inbox.bell().take_client_left() {
             self.drop_canceled();
         }
+        self.drop_expired(now);
         self.start_waiting(now);
         self.status.beat(now, !self.running.is_empty());
-        let seats: Vec<Seat> = self.running.iter().map(|r| self.seat(r)).collect();
-        let plan = batch::plan(&seats, self.parts.limits, now);
+        let plan = loop {
+            match batch::plan(&self.seats(), self.room(), now) {
+                Decision::Preempt(seat) => self.preempt(seat),
+                Decision::Step(plan) => break plan,
+            }
+        };
         if plan.rows.is_empty() {
             self.set_gauges();
-            return Turn::Idle(plan.wake_at);
+            return Turn::Idle(earlier(plan.wake_at, self.first_deadline()));
         }
         self.compute(&plan, now);
         self.running.retain(|running| !running.ended);
@@ -133,75 +132,72 @@ impl Engine {
         Turn::Stepped
     }
 
-    fn seat(&self, running: &Running) -> Seat {
-        Seat {
+    fn seats(&self) -> Vec<Seat> {
+        let seat = |running: &Running| Seat {
+            n_fed: running.n_fed,
             n_unfed: running.ids.len() - running.n_fed,
             ready_at: self.backend.ready_at(running.seq),
+        };
+        self.running.iter().map(seat).collect()
+    }
+
+    fn room(&self) -> Room {
+        Room {
+            max_tokens: self.parts.limits.max_tokens,
+            max_chunk: self.pace.chunk(),
+            kv_free: self.backend.kv_free_tokens(),
+            kv_block: self.backend.info().kv_block_tokens,
         }
     }
 
     fn drop_canceled(&mut self) {
-        let mut n_canceled = self.queue.drop_canceled();
-        for seat in 0..self.running.len() {
-            if self.running[seat].outlet.is_canceled() {
-                self.release(seat);
-                n_canceled += 1;
-            }
-        }
+        let in_queue = self.queue.drop_canceled();
+        let n_canceled = in_queue + self.end_where(|r| r.outlet.is_canceled(), None);
         self.parts.metrics.canceled.inc_by(n_canceled as u64);
-        self.running.retain(|running| !running.ended);
     }
 
-    fn start_waiting(&mut self, now: Instant) {
-        let info = self.backend.info();
-        let needed = self
-            .queue
-            .iter()
-            .map(|w| info.kv_cost(w.request.kv_tokens()));
-        let kv_free = self.backend.kv_free_tokens();
-        let n = batch::n_starts(self.running.len(), kv_free, needed, self.parts.limits);
-        for waiting in (0..n).filter_map(|_| self.queue.pop()).collect::<Vec<_>>() {
-            self.start(waiting, now);
+    fn drop_expired(&mut self, now: Instant) {
+        let in_queue = self.queue.take_expired(now);
+        let mut n_expired = in_queue.len();
+        for mut waiting in in_queue {
+            waiting.outlet.finish(Finish::Expired);
         }
+        let is_over = |r: &Running| r.deadline.is_some_and(|deadline| deadline <= now);
+        n_expired += self.end_where(is_over, Some(Finish::Expired));
+        self.parts.metrics.expired.inc_by(n_expired as u64);
     }
 
-    fn start(&mut self, waiting: Waiting, now: Instant) {
-        let Waiting {
-            request,
-            mut outlet,
-            permit,
-            arrived,
-        } = waiting;
-        permit.start(self.last_start.replace(now), now);
-        let metrics = &self.parts.metrics;
-        metrics.queue_seconds.observe((now - arrived).as_secs_f64());
-        match self.backend.open(&request, now) {
-            Ok(seq) => {
-                metrics
-                    .request_prompt_tokens
-                    .observe(request.prompt.len() as f64);
-                self.running.push(Running {
-                    seq,
-                    n_fed: 0,
-                    n_prompt: request.prompt.len(),
-                    n_generated: 0,
-                    max_tokens: request.max_tokens,
-                    ignore_eos: request.params.ignore_eos,
-                    assembler: Assembler::new(&request.params.stop),
-                    ids: request.prompt,
-                    outlet,
-                    arrived,
-                    started: now,
-                    drawn_at: None,
-                    ended: false,
-                });
-            }
-            Err(error) => {
-                tracing::error!(%error, "sequence could not be opened");
-                metrics.failed.inc();
-                outlet.finish(Finish::Failed);
+    /// Ends the started sequences that `is_over` names and returns how many those were.
+    fn end_where(&mut self, is_over: impl Fn(&Running) -> bool, finish: Option<Finish>) -> usize {
+        let mut n_ended = 0;
+        let Engine {
+            running,
+            preempted,
+            backend,
+            ..
+        } = self;
+        for set in [running, preempted] {
+            for ended in set.extract_if(.., |r| is_over(r)) {
+                let Running {
+                    seq, mut outlet, ..
+                } = ended;
+                // Before the last word: see release().
+                backend.close(seq);
+                n_ended += 1;
+                match finish {
+                    Some(finish) => outlet.finish(finish),
+                    None => drop(outlet),
+                }
             }
         }
+        n_ended
+    }
+
+    /// When the first deadline passes, so that an idle engine wakes for it.
+    fn first_deadline(&self) -> Option<Instant> {
+        let started = self.running.iter().chain(&self.preempted);
+        let first = started.filter_map(|running| running.deadline).min();
+        earlier(first, self.queue.first_deadline())
     }
 
     /// Computes a plan. When one row is at fault, the rows are tried alone and only that one fails.
@@ -243,6 +239,11 @@ impl Engine {
             .observe(done.saturating_duration_since(now).as_secs_f64());
         metrics.batch_rows.observe(rows.len() as f64);
         metrics.iteration_tokens.observe(step.ids.len() as f64);
+        let n_prompt: usize = rows.iter().map(|r| r.n_tokens).filter(|&n| n > 1).sum();
+        if n_prompt < step.ids.len() {
+            self.pace
+                .observe(n_prompt, done.saturating_duration_since(now));
+        }
         for (i, row) in rows.iter().enumerate() {
             self.running[row.seat].n_fed += row.n_tokens;
             if let Some(id) = self.scratch.next[i] {
@@ -254,28 +255,7 @@ impl Engine {
 
     fn take_token(&mut self, seat: usize, id: u32, now: Instant) {
         let running = &mut self.running[seat];
-        let metrics = &self.parts.metrics;
-        running.n_generated += 1;
-        running.ids.clear();
-        running.ids.push(id);
-        running.n_fed = 0;
-        metrics.generation_tokens.inc();
-        match &mut running.drawn_at {
-            Some((_, latest)) => {
-                metrics.itl_seconds.observe((now - *latest).as_secs_f64());
-                *latest = now;
-            }
-            none => {
-                *none = Some((now, now));
-                metrics.prompt_tokens.inc_by(running.n_prompt as u64);
-                metrics
-                    .ttft_seconds
-                    .observe((now - running.arrived).as_secs_f64());
-                metrics
-                    .prefill_seconds
-                    .observe((now - running.started).as_secs_f64());
-            }
-        }
+        running.note_token(id, now, &self.parts.metrics);
         let Scratch { bytes, text, .. } = &mut self.scratch;
         bytes.clear();
         text.clear();
@@ -286,14 +266,14 @@ impl Engine {
         };
         let finish = if stopped {
             Some(Finish::Stop)
-        } else if running.n_generated == running.max_tokens {
+        } else if running.n_generated() == running.max_tokens {
             Some(Finish::Length)
         } else {
             None
         };
-        if finish.is_some() {
+        if let Some(finish) = finish {
             running.assembler.flush(text);
-            record_end(metrics, running, finish, now);
+            running.record_end(finish, now, &self.parts.metrics);
             self.release(seat);
         }
         self.running[seat]
@@ -323,32 +303,16 @@ impl Engine {
         let metrics = &self.parts.metrics;
         let n_running = self.running.iter().filter(|running| !running.ended).count();
         metrics.requests_running.set(n_running as i64);
+        let n_preempted = self.preempted.len() as i64;
+        metrics.cache.requests_preempted.set(n_preempted);
         let capacity = self.backend.info().kv_capacity_tokens;
         let used = capacity - self.backend.kv_free_tokens();
-        metrics.kv_cache_usage.set(used as f64 / capacity as f64);
-    }
-}
-
-fn record_end(metrics: &Metrics, running: &Running, finish: Option<Finish>, now: Instant) {
-    let ended_by = if finish == Some(Finish::Length) {
-        &metrics.success_length
-    } else {
-        &metrics.success_stop
-    };
-    ended_by.inc();
-    metrics
-        .request_generation_tokens
-        .observe(running.n_generated as f64);
-    metrics
-        .e2e_seconds
-        .observe((now - running.arrived).as_secs_f64());
-    metrics
-        .inference_seconds
-        .observe((now - running.started).as_secs_f64());
-    if let Some((first, _)) = running.drawn_at {
-        metrics.decode_seconds.observe((now - first).as_secs_f64());
+        metrics.cache.usage.set(used as f64 / capacity as f64);
     }
 }
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod pressure_tests;

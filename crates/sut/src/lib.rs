@@ -2,8 +2,8 @@
 //!
 //! `api` parses the wire → `request` makes it a validated [`request::Generate`] → `tokenize` turns
 //! text into ids → `admission` accepts or refuses, the only place that does → `queue` holds it →
-//! `batch` plans each step → `engine`, the one thread that owns the backend, runs it →
-//! `detokenize` makes text of ids → `stream` carries it back to the handler.
+//! `batch` plans each step, in chunks that `pace` sizes → `engine`, the one thread that owns the
+//! backend, runs it → `detokenize` makes text of ids → `stream` carries it back to the handler.
 //!
 //! The server never links the load generator that measures it; the two share only the wire types
 //! of `prony_wire`, and those stop in `api`.
@@ -37,6 +37,8 @@ pub mod stream;
 pub mod admission;
 
 pub mod queue;
+
+pub mod pace;
 
 pub mod batch;
 

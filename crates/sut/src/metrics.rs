@@ -41,13 +41,14 @@ pub struct Metrics {
     registry: Registry,
     pub requests_running: IntGauge,
     pub requests_waiting: IntGauge,
-    pub kv_cache_usage: Gauge,
+    pub cache: CacheMetrics,
     pub prompt_tokens: IntCounter,
     pub generation_tokens: IntCounter,
     pub success_stop: IntCounter,
     pub success_length: IntCounter,
     pub canceled: IntCounter,
     pub failed: IntCounter,
+    pub expired: IntCounter,
     pub rejected_queue_full: IntCounter,
     pub rejected_too_long: IntCounter,
     pub rejected_unavailable: IntCounter,
@@ -60,6 +61,8 @@ pub struct Metrics {
     pub inference_seconds: Histogram,
     pub request_prompt_tokens: Histogram,
     pub request_generation_tokens: Histogram,
+    pub request_params_max_tokens: Histogram,
+    pub request_params_n: Histogram,
     pub iteration_tokens: Histogram,
     pub step_seconds: Histogram,
     pub batch_rows: Histogram,
@@ -81,11 +84,11 @@ impl Metrics {
         let metrics = Metrics {
             requests_running: r.gauge("vllm:num_requests_running", "Sequences being computed."),
             requests_waiting: r.gauge("vllm:num_requests_waiting", "Sequences in the queue."),
-            kv_cache_usage: r.float_gauge(
-                "vllm:kv_cache_usage_perc",
-                "Share of the key/value cache in use, 0 to 1.",
+            cache: CacheMetrics::new(r),
+            prompt_tokens: r.counter(
+                "vllm:prompt_tokens_total",
+                "Prompt tokens of sequences that reached their first token.",
             ),
-            prompt_tokens: r.counter("vllm:prompt_tokens_total", "Prompt tokens computed."),
             generation_tokens: r.counter("vllm:generation_tokens_total", "Tokens generated."),
             success_stop: r.success("stop"),
             success_length: r.success("length"),
@@ -96,6 +99,10 @@ impl Metrics {
             failed: r.counter(
                 "prony_requests_failed_total",
                 "Sequences the engine failed.",
+            ),
+            expired: r.counter(
+                "prony_requests_expired_total",
+                "Sequences whose deadline passed.",
             ),
             rejected_queue_full: r.rejected("queue_full"),
             rejected_too_long: r.rejected("too_long"),
@@ -120,6 +127,9 @@ impl Metrics {
                 "vllm:request_generation_tokens",
                 "Tokens generated for a sequence.",
             ),
+            request_params_max_tokens: r
+                .counts("vllm:request_params_max_tokens", "Most tokens asked for."),
+            request_params_n: r.counts("vllm:request_params_n", "Answers asked for per prompt."),
             iteration_tokens: r.counts("vllm:iteration_tokens_total", "Tokens of one step."),
             step_seconds: r.histogram("prony_step_seconds", "Time of one step.", TOKEN_SECONDS),
             batch_rows: r.counts("prony_batch_rows", "Sequences in one step."),
@@ -164,6 +174,52 @@ impl Metrics {
         if let Some(pages) = field(24) {
             self.resident_bytes
                 .set(i64::try_from(pages * 4096).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+/// Handles of the key/value cache.
+#[derive(Debug)]
+#[expect(
+    missing_docs,
+    reason = "each field's help text is the document; see CacheMetrics::new"
+)]
+pub struct CacheMetrics {
+    pub usage: Gauge,
+    pub requests_preempted: IntGauge,
+    pub preemptions: IntCounter,
+    pub prefix_queries: IntCounter,
+    pub prefix_hits: IntCounter,
+    pub prompt_tokens_computed: Histogram,
+}
+
+impl CacheMetrics {
+    fn new(r: &Registrar) -> Self {
+        CacheMetrics {
+            usage: r.float_gauge(
+                "vllm:kv_cache_usage_perc",
+                "Share of the key/value cache in use, 0 to 1.",
+            ),
+            requests_preempted: r.gauge(
+                "prony_requests_preempted",
+                "Sequences that gave their cache back and wait to go on.",
+            ),
+            preemptions: r.counter(
+                "vllm:num_preemptions_total",
+                "Times a sequence gave its cache back to older ones.",
+            ),
+            prefix_queries: r.counter(
+                "vllm:prefix_cache_queries_total",
+                "Tokens of started sequences that were looked up in the prefix cache.",
+            ),
+            prefix_hits: r.counter(
+                "vllm:prefix_cache_hits_total",
+                "Tokens of started sequences that the prefix cache had.",
+            ),
+            prompt_tokens_computed: r.counts(
+                "vllm:request_prefill_kv_computed_tokens",
+                "Prompt tokens computed, those of the prefix cache left out.",
+            ),
         }
     }
 }
@@ -254,6 +310,14 @@ mod tests {
             "vllm:admission_rejections_total{model_name=\"m\",reason=\"queue_full\"} 0",
             "vllm:time_to_first_token_seconds_count{model_name=\"m\"} 0",
             "vllm:inter_token_latency_seconds_sum{model_name=\"m\"} 0",
+            "vllm:num_preemptions_total{model_name=\"m\"} 0",
+            "vllm:prefix_cache_queries_total{model_name=\"m\"} 0",
+            "vllm:prefix_cache_hits_total{model_name=\"m\"} 0",
+            "vllm:request_prefill_kv_computed_tokens_count{model_name=\"m\"} 0",
+            "vllm:request_params_max_tokens_count{model_name=\"m\"} 0",
+            "vllm:request_params_n_count{model_name=\"m\"} 0",
+            "prony_requests_preempted{model_name=\"m\"} 0",
+            "prony_requests_expired_total{model_name=\"m\"} 0",
             "prony_requests_canceled_total{model_name=\"m\"} 0",
             "prony_step_seconds_bucket{model_name=\"m\",le=\"0.0001\"} 0",
         ] {

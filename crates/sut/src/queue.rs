@@ -1,16 +1,22 @@
-//! Where sequences wait for the engine: first come, first served.
+//! Where sequences wait for the engine: first come, first served, by their age.
+//!
+//! A priority is worth a time of waiting, so that the order of two sequences never changes and
+//! nobody waits for ever behind others that came later.
 //!
 //! Handlers push into the [`Inbox`]; the engine moves everything from there into its own [`Queue`],
 //! which needs no lock. Neither refuses: admission has counted before.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::admission::WaitPermit;
 use crate::bell::Bell;
 use crate::request::Generate;
 use crate::stream::Outlet;
+
+/// How much earlier a sequence counts as arrived for each step of priority.
+pub const PRIORITY_STEP: Duration = Duration::from_secs(10);
 
 /// A sequence that has been admitted and not started.
 #[derive(Debug)]
@@ -23,6 +29,27 @@ pub struct Waiting {
     pub permit: WaitPermit,
     /// When its request was read.
     pub arrived: Instant,
+}
+
+impl Waiting {
+    /// Its age for the order of things: the earliest goes first.
+    #[must_use]
+    pub fn order(&self) -> Instant {
+        let priority = self.request.params.priority;
+        let shift = PRIORITY_STEP * priority.unsigned_abs();
+        let shifted = if priority < 0 {
+            self.arrived.checked_sub(shift)
+        } else {
+            self.arrived.checked_add(shift)
+        };
+        shifted.unwrap_or(self.arrived)
+    }
+
+    /// When nobody wants its answer any more.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.arrived.checked_add(self.request.params.deadline?)
+    }
 }
 
 /// Hands sequences from the handlers to the engine thread.
@@ -62,11 +89,11 @@ impl Inbox {
         self.bell.ring();
     }
 
-    /// Moves all entries to the end of `queue`.
+    /// Moves all entries to their places in `queue`.
     pub fn drain_into(&self, queue: &mut Queue) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entries) = entries.as_mut() {
-            queue.entries.extend(entries.drain(..));
+            entries.drain(..).for_each(|waiting| queue.insert(waiting));
         }
     }
 
@@ -84,7 +111,10 @@ impl Inbox {
 /// The engine's own queue.
 #[derive(Debug, Default)]
 pub struct Queue {
+    /// Invariant: in their order, those of one order as they came.
     entries: VecDeque<Waiting>,
+    /// Invariant: no deadline is earlier.
+    first_deadline: Option<Instant>,
 }
 
 impl Queue {
@@ -100,9 +130,36 @@ impl Queue {
         self.entries.is_empty()
     }
 
-    /// The waiting sequences, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Waiting> {
-        self.entries.iter()
+    /// The oldest.
+    #[must_use]
+    pub fn first(&self) -> Option<&Waiting> {
+        self.entries.front()
+    }
+
+    fn insert(&mut self, waiting: Waiting) {
+        let order = waiting.order();
+        let place = self.entries.partition_point(|w| w.order() <= order);
+        self.first_deadline = earlier(self.first_deadline, waiting.deadline());
+        self.entries.insert(place, waiting);
+    }
+
+    /// A time before which no deadline passes, if any sequence has one.
+    #[must_use]
+    pub fn first_deadline(&self) -> Option<Instant> {
+        self.first_deadline
+    }
+
+    /// Takes out those whose deadline has passed.
+    pub fn take_expired(&mut self, now: Instant) -> Vec<Waiting> {
+        if self.first_deadline.is_none_or(|first| now < first) {
+            return Vec::new();
+        }
+        let is_over = |w: &Waiting| w.deadline().is_some_and(|deadline| deadline <= now);
+        let (over, left) = self.entries.drain(..).partition::<VecDeque<_>, _>(is_over);
+        self.entries = left;
+        let deadlines = self.entries.iter().map(Waiting::deadline);
+        self.first_deadline = deadlines.fold(None, earlier);
+        over.into()
     }
 
     /// Takes the oldest.
@@ -116,4 +173,10 @@ impl Queue {
         self.entries.retain(|waiting| !waiting.outlet.is_canceled());
         before - self.entries.len()
     }
+}
+
+/// The earlier of two times that may not be there.
+#[must_use]
+pub fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
 }

@@ -5,12 +5,19 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// Most stop strings a request may bring.
 pub const MAX_STOP_STRINGS: usize = 16;
 
 /// Longest stop string in bytes. Text is held back by up to this much.
 pub const MAX_STOP_BYTES: usize = 1024;
+
+/// Farthest a priority may lie from 0.
+pub const MAX_PRIORITY: u32 = 100;
+
+/// Longest a client may want to wait: a day.
+pub const MAX_DEADLINE: Duration = Duration::from_hours(24);
 
 /// One sequence to generate.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,14 +28,9 @@ pub struct Generate {
     pub max_tokens: usize,
     /// How to draw and when to stop.
     pub params: Params,
-}
-
-impl Generate {
-    /// Cache the sequence needs in the worst case. The last token is never fed back.
-    #[must_use]
-    pub fn kv_tokens(&self) -> usize {
-        self.prompt.len() + self.max_tokens - 1
-    }
+    /// Prompts share what is computed of their common beginning with others of the same root;
+    /// `None` shares with nobody.
+    pub cache_root: Option<u64>,
 }
 
 /// How to draw tokens and when to stop, whatever the prompt.
@@ -40,6 +42,24 @@ pub struct Params {
     pub stop: Vec<String>,
     /// Go on past the end-of-text token.
     pub ignore_eos: bool,
+    /// Its place in the queue; lower goes first, 0 is as good as any other without a wish.
+    pub priority: i32,
+    /// How long after its arrival the answer is still wanted.
+    pub deadline: Option<Duration>,
+}
+
+impl Params {
+    /// The most likely token each time, to the end of the text.
+    #[must_use]
+    pub fn greedy() -> Self {
+        Params {
+            sampling: Sampling::greedy(),
+            stop: Vec::new(),
+            ignore_eos: false,
+            priority: 0,
+            deadline: None,
+        }
+    }
 }
 
 /// How the next token is drawn.
@@ -104,6 +124,8 @@ pub struct RawParams {
     pub min_p: Option<f64>,
     pub has_stop_token_ids: bool,
     pub logit_bias: Option<serde_json::Map<String, serde_json::Value>>,
+    pub priority: Option<i64>,
+    pub deadline_ms: Option<u64>,
 }
 
 /// A field whose value cannot be honoured.
@@ -178,6 +200,8 @@ impl RawParams {
             },
             stop: self.stop,
             ignore_eos: self.ignore_eos.unwrap_or(false),
+            priority: priority(self.priority)?,
+            deadline: deadline(self.deadline_ms)?,
         })
     }
 
@@ -257,6 +281,28 @@ fn logit_bias(
         }
     };
     entries.map(entry).collect()
+}
+
+fn priority(asked: Option<i64>) -> Result<i32, Invalid> {
+    let asked = asked.unwrap_or(0);
+    let within = i32::try_from(asked).ok();
+    within
+        .filter(|p| p.unsigned_abs() <= MAX_PRIORITY)
+        .ok_or_else(|| {
+            let allowed = format!("from -{MAX_PRIORITY} to {MAX_PRIORITY}");
+            out_of_range("priority", asked, &allowed)
+        })
+}
+
+fn deadline(asked: Option<u64>) -> Result<Option<Duration>, Invalid> {
+    match asked.map(Duration::from_millis) {
+        Some(after) if after.is_zero() || after > MAX_DEADLINE => Err(out_of_range(
+            "deadline_ms",
+            after.as_millis(),
+            "from 1 to 86400000",
+        )),
+        deadline => Ok(deadline),
+    }
 }
 
 fn check_stop(stop: &[String]) -> Result<(), Invalid> {

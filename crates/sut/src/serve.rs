@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Admission, ModelBounds};
 use crate::api::models::engine_card;
-use crate::api::{App, LongTexts, RequestIds};
+use crate::api::{App, CacheRoots, LongTexts, RequestIds};
 use crate::api_keys::ApiKeys;
 use crate::backend;
 use crate::batch::StepLimits;
@@ -101,6 +101,7 @@ pub fn start(config: &Config) -> Result<(Arc<App>, EngineHandle), SutError> {
             max_rows: config.limits.max_batch_rows,
             max_tokens: config.limits.max_batch_tokens,
         },
+        target_itl: config.schedule.target_itl,
     };
     let load_config = config.clone();
     let (engine, info, texts) = engine_thread::spawn(move || backend::load(&load_config), parts)?;
@@ -112,6 +113,7 @@ pub fn start(config: &Config) -> Result<(Arc<App>, EngineHandle), SutError> {
         model_name: config.served_model_name.clone(),
         texts,
         admission: Admission::new(config.limits, bounds, Arc::clone(&metrics)),
+        roots: CacheRoots::new(config.schedule.prefix_cache),
         inbox,
         status: Arc::clone(engine.status()),
         metrics,

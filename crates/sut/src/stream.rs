@@ -19,6 +19,8 @@ pub enum Finish {
     Stop,
     /// As many tokens as asked for.
     Length,
+    /// Its deadline passed.
+    Expired,
     /// The engine could not go on with this sequence.
     Failed,
     /// The server is going down, or its engine broke.

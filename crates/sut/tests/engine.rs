@@ -48,6 +48,7 @@ fn engine_with_a_request(backend: Box<dyn Backend>) -> (Engine, Answer, Arc<Metr
             prompt: vec![u32::from(b'a')],
             max_tokens: 2,
             params: RawParams::default().validate().expect("the defaults"),
+            cache_root: None,
         },
         outlet: outlets.remove(0),
         permit: permits.remove(0),
@@ -60,6 +61,7 @@ fn engine_with_a_request(backend: Box<dyn Backend>) -> (Engine, Answer, Arc<Metr
             max_rows: LIMITS.max_batch_rows,
             max_tokens: LIMITS.max_batch_tokens,
         },
+        target_itl: Duration::from_mins(1),
     };
     let texts = Texts::bytes();
     let status = Arc::new(Status::new(clock::now()));
@@ -125,6 +127,14 @@ impl Backend for Watched {
         self.0.open(request, now)
     }
 
+    fn seat(&mut self, seq: SeqId, ids: &[u32]) -> usize {
+        self.0.seat(seq, ids)
+    }
+
+    fn unseat(&mut self, seq: SeqId) {
+        self.0.unseat(seq);
+    }
+
     fn close(&mut self, seq: SeqId) {
         self.1.note("freed");
         self.0.close(seq);
@@ -165,6 +175,12 @@ impl Backend for Refusing {
     fn open(&mut self, _: &Generate, _: Instant) -> Result<SeqId, BackendError> {
         Err(BackendError::BadRow("nothing is opened here".to_owned()))
     }
+
+    fn seat(&mut self, _: SeqId, _: &[u32]) -> usize {
+        unreachable!("no sequence was opened")
+    }
+
+    fn unseat(&mut self, _: SeqId) {}
 
     fn close(&mut self, _: SeqId) {}
 

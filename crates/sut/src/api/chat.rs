@@ -164,6 +164,8 @@ fn params(request: &ChatRequest) -> Result<Params, Invalid> {
             .as_ref()
             .is_some_and(|ids| !ids.is_empty()),
         logit_bias: request.logit_bias.clone(),
+        priority: request.priority,
+        deadline_ms: request.deadline_ms,
     }
     .validate()
 }

@@ -112,6 +112,8 @@ fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
             .as_ref()
             .is_some_and(|ids| !ids.is_empty()),
         logit_bias: request.logit_bias.clone(),
+        priority: request.priority,
+        deadline_ms: request.deadline_ms,
     }
     .validate()
 }
@@ -221,6 +223,6 @@ pub(crate) fn finish_reason(finish: Option<Finish>) -> Option<FinishReason> {
     finish.map(|finish| match finish {
         Finish::Stop => FinishReason::Stop,
         Finish::Length => FinishReason::Length,
-        Finish::Failed | Finish::Aborted => FinishReason::Other,
+        Finish::Expired | Finish::Failed | Finish::Aborted => FinishReason::Other,
     })
 }

@@ -58,6 +58,8 @@ pub enum ApiError {
     Refused(Refusal),
     /// The engine failed this request.
     EngineFailed,
+    /// The request's own deadline passed before the answer was complete.
+    Expired,
     /// The server ends before the answer was complete.
     Aborted,
     /// The API needs a key, and this is none of them.
@@ -85,6 +87,7 @@ impl From<Refusal> for ApiError {
 /// `Err` for a sequence that ended without an answer.
 pub(crate) fn check_finish(finish: Option<Finish>) -> Result<(), ApiError> {
     match finish {
+        Some(Finish::Expired) => Err(ApiError::Expired),
         Some(Finish::Failed) => Err(ApiError::EngineFailed),
         Some(Finish::Aborted) => Err(ApiError::Aborted),
         Some(Finish::Stop | Finish::Length) | None => Ok(()),
@@ -129,6 +132,11 @@ impl ApiError {
                 Refusal::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", None),
             },
             ApiError::EngineFailed => (StatusCode::INTERNAL_SERVER_ERROR, "engine_error", None),
+            ApiError::Expired => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "deadline_exceeded",
+                Some("deadline_ms"),
+            ),
             ApiError::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", None),
             ApiError::WrongKey => (StatusCode::UNAUTHORIZED, "invalid_api_key", None),
             ApiError::TooManyConnections => (
@@ -181,6 +189,7 @@ impl ApiError {
             }
             ApiError::Refused(refusal) => refusal_message(refusal),
             ApiError::EngineFailed => "the engine failed this request".to_owned(),
+            ApiError::Expired => "the request's deadline has passed".to_owned(),
             ApiError::Aborted => "the server is going down".to_owned(),
             ApiError::WrongKey => "an API key is needed: Authorization: Bearer KEY".to_owned(),
             ApiError::TooManyConnections => "too many connections".to_owned(),

@@ -79,6 +79,8 @@ pub struct App {
     pub created: u64,
     /// Names for requests.
     pub request_ids: RequestIds,
+    /// With whom requests share their prompts.
+    pub roots: CacheRoots,
     /// Turns at tokenizing long texts.
     pub long_texts: LongTexts,
 }
@@ -90,6 +92,28 @@ pub struct LongTexts(Arc<Semaphore>);
 impl Default for LongTexts {
     fn default() -> Self {
         LongTexts(Arc::new(Semaphore::new(MAX_LONG_TEXTS)))
+    }
+}
+
+/// Says whose prompts may share what is computed of them.
+#[derive(Debug)]
+pub struct CacheRoots {
+    /// Number of requests so far; `None` where all requests share one root.
+    of_requests: Option<AtomicU64>,
+}
+
+impl CacheRoots {
+    /// All requests together, or the prompts of each among themselves only.
+    #[must_use]
+    pub fn new(prefix_cache: bool) -> Self {
+        let of_requests = (!prefix_cache).then(AtomicU64::default);
+        CacheRoots { of_requests }
+    }
+
+    fn next(&self) -> u64 {
+        // Relaxed: only distinctness matters.
+        let next = |n: &AtomicU64| n.fetch_add(1, Ordering::Relaxed);
+        self.of_requests.as_ref().map_or(0, next)
     }
 }
 
@@ -159,6 +183,7 @@ impl App {
                 message: format!("logit_bias: token id {id}, must be below {vocab_size}"),
             });
         }
+        let cache_root = Some(self.roots.next());
         let mut requests = Vec::with_capacity(prompts.len());
         for prompt in prompts {
             let max_tokens = max_tokens.unwrap_or_else(|| self.admission.room_after(prompt.len()));
@@ -167,10 +192,12 @@ impl App {
                 prompt,
                 max_tokens,
                 params: params.clone(),
+                cache_root,
             });
         }
         let lengths: Vec<usize> = requests.iter().map(|r| r.prompt.len()).collect();
         let (open, permits) = self.admission.admit(&lengths)?;
+        self.metrics.request_params_n.observe(1.0);
         let bell = Arc::clone(self.inbox.bell());
         let (answer, outlets) = stream::open(requests.len(), wishes, bell);
         self.inbox

@@ -32,7 +32,8 @@ struct Seq {
     prompt: Vec<u32>,
     n_drawn: usize,
     first_due: Instant,
-    kv_tokens: usize,
+    /// Tokens fed; their blocks are its own.
+    kv_len: usize,
 }
 
 impl Echo {
@@ -70,19 +71,11 @@ impl Backend for Echo {
     }
 
     fn open(&mut self, request: &Generate, now: Instant) -> Result<SeqId, BackendError> {
-        let kv_tokens = self.info.kv_cost(request.kv_tokens());
-        if kv_tokens > self.kv_free {
-            return Err(BackendError::BadRow(format!(
-                "cache: {kv_tokens} tokens needed, {} free",
-                self.kv_free
-            )));
-        }
-        self.kv_free -= kv_tokens;
         let seq = Some(Seq {
             prompt: request.prompt.clone(),
             n_drawn: 0,
             first_due: now + self.config.ttft,
-            kv_tokens,
+            kv_len: 0,
         });
         Ok(SeqId(match self.unused.pop() {
             Some(id) => {
@@ -96,9 +89,21 @@ impl Backend for Echo {
         }))
     }
 
+    fn seat(&mut self, _: SeqId, _: &[u32]) -> usize {
+        0
+    }
+
+    fn unseat(&mut self, seq: SeqId) {
+        if let Some(Some(seq)) = self.seqs.get_mut(seq.0 as usize) {
+            self.kv_free += self.info.kv_cost(std::mem::take(&mut seq.kv_len));
+        }
+    }
+
     fn close(&mut self, seq: SeqId) {
-        if let Some(closed) = self.seqs.get_mut(seq.0 as usize).and_then(Option::take) {
-            self.kv_free += closed.kv_tokens;
+        self.unseat(seq);
+        if let Some(slot) = self.seqs.get_mut(seq.0 as usize)
+            && slot.take().is_some()
+        {
             self.unused.push(seq.0);
         }
     }
@@ -121,6 +126,13 @@ impl Backend for Echo {
                     row.seq.0
                 )));
             };
+            let (had, has) = (seq.kv_len, seq.kv_len + row.n_ids);
+            let growth = self.info.kv_cost(has) - self.info.kv_cost(had);
+            let Some(kv_free) = self.kv_free.checked_sub(growth) else {
+                let problem = format!("cache: {growth} tokens needed, {} free", self.kv_free);
+                return Err(BackendError::BadRow(problem));
+            };
+            (self.kv_free, seq.kv_len) = (kv_free, has);
             next.push(row.draw.then(|| {
                 let n_tokens = self.config.n_tokens.unwrap_or(seq.prompt.len());
                 let id = if seq.n_drawn == n_tokens {
@@ -142,19 +154,14 @@ mod tests {
 
     use super::*;
     use crate::backend::Row;
-    use crate::request::{Params, Sampling};
+    use crate::request::Params;
 
     fn request(prompt: &[u32], max_tokens: usize) -> Generate {
-        let sampling = Sampling::greedy();
-        let params = Params {
-            sampling,
-            stop: vec![],
-            ignore_eos: false,
-        };
         Generate {
             prompt: prompt.to_vec(),
             max_tokens,
-            params,
+            params: Params::greedy(),
+            cache_root: None,
         }
     }
 
@@ -217,8 +224,28 @@ mod tests {
         let now = crate::clock::now();
         let mut echo = echo(EchoConfig::default());
         let a = echo.open(&request(&[0; 16], 2), now).unwrap();
-        assert_eq!(echo.kv_free_tokens(), 32);
-        assert!(echo.open(&request(&[0; 32], 2), now).is_err());
+        let feed = |echo: &mut Echo, n| {
+            let row = Row {
+                seq: a,
+                n_ids: n,
+                draw: false,
+            };
+            let step = Step {
+                ids: vec![0; n],
+                rows: vec![row],
+            };
+            echo.step(&step, &mut Vec::new())
+                .map(|()| echo.kv_free_tokens())
+        };
+        assert_eq!(echo.seat(a, &[0; 16]), 0);
+        assert_eq!(echo.kv_free_tokens(), 64);
+        assert_eq!(feed(&mut echo, 16).unwrap(), 48);
+        assert_eq!(feed(&mut echo, 1).unwrap(), 32);
+        assert_eq!(feed(&mut echo, 15).unwrap(), 32);
+        assert!(feed(&mut echo, 33).is_err());
+        echo.unseat(a);
+        assert_eq!(echo.kv_free_tokens(), 64);
+        assert_eq!(feed(&mut echo, 33).unwrap(), 16);
         echo.close(a);
         echo.close(a);
         assert_eq!(echo.kv_free_tokens(), 64);

@@ -55,6 +55,15 @@ pub struct Row {
     pub draw: bool,
 }
 
+/// How much of a text is in the cache already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownPrefix {
+    /// Tokens that need not be computed.
+    pub tokens: usize,
+    /// Those of them in blocks that others own just now: sharing them takes no free ones.
+    pub owned_tokens: usize,
+}
+
 /// One step's work.
 #[derive(Debug, Clone, Default)]
 pub struct Step {
@@ -81,17 +90,31 @@ pub trait Backend: Send {
     /// Facts that never change.
     fn info(&self) -> &BackendInfo;
 
-    /// Tokens the cache could take now.
+    /// Tokens the cache could take now, whole blocks.
     fn kv_free_tokens(&self) -> usize;
 
-    /// Takes cache for the whole of `request`'s sequence, prompt and output, so that no step can
-    /// run out of it.
+    /// How much of `ids` is in the cache for texts of `root`; `None` from a backend whose sequences
+    /// share nothing.
+    fn known_prefix(&self, _root: u64, _ids: &[u32]) -> Option<KnownPrefix> {
+        None
+    }
+
+    /// A new sequence, with no cache yet.
     ///
     /// # Errors
-    /// [`BackendError::BadRow`] when there is no room or the request cannot be computed.
+    /// [`BackendError::BadRow`] when the request cannot be computed.
     fn open(&mut self, request: &Generate, now: Instant) -> Result<SeqId, BackendError>;
 
-    /// Gives the sequence's cache back at once.
+    /// Seats a sequence without cache: from here on steps feed it `ids`, its prompt and what it has
+    /// drawn, and take cache for them block by block. Returns how many of them are there already
+    /// and must not be fed.
+    fn seat(&mut self, seq: SeqId, ids: &[u32]) -> usize;
+
+    /// Gives the sequence's cache back at once, and keeps what else belongs to it: what it drew,
+    /// and where its random numbers stand.
+    fn unseat(&mut self, seq: SeqId);
+
+    /// Ends the sequence and gives its cache back at once.
     fn close(&mut self, seq: SeqId);
 
     /// Not before this time, for a backend that imitates a slower one.
@@ -100,7 +123,7 @@ pub trait Backend: Send {
     }
 
     /// Computes all rows together and pushes one entry a row to `next`: the id drawn, or `None`
-    /// for a row that wants none.
+    /// for a row that wants none. The caller has seen to it that the cache has room.
     ///
     /// # Errors
     /// See [`BackendError`]; `next` then holds nothing of use.

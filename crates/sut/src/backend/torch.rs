@@ -12,7 +12,7 @@ use prony_models::{
     Sampler, SamplingParams, Sequence, StepRow,
 };
 
-use super::{Backend, BackendError, BackendInfo, Loaded, SeqId, Step, Texts};
+use super::{Backend, BackendError, BackendInfo, KnownPrefix, Loaded, SeqId, Step, Texts};
 use crate::chat_template::ChatTemplate;
 use crate::config::{DtypeName, Limits, QuantName, TorchConfig};
 use crate::error::SutError;
@@ -31,8 +31,10 @@ struct Torch {
 }
 
 struct Open {
-    seq: Sequence,
+    /// `None` while it has no seat.
+    seq: Option<Sequence>,
     sampler: Sampler,
+    cache_root: Option<u64>,
 }
 
 /// Loads the model, its tokenizer and its chat template.
@@ -42,10 +44,8 @@ struct Open {
 /// [`SutError::Flag`] for a device that has no such name.
 pub fn load(config: &TorchConfig, limits: &Limits) -> Result<Loaded, SutError> {
     let options = LoadOptions {
-        dtype: match config.dtype {
-            DtypeName::F32 => Dtype::F32,
-            DtypeName::Bf16 => Dtype::Bf16,
-        },
+        dtype: dtype(config.dtype),
+        kv_dtype: Some(dtype(config.kv_dtype)),
         quant: match config.quant {
             QuantName::None => Quant::None,
             QuantName::Int8 => Quant::Int8,
@@ -54,7 +54,6 @@ pub fn load(config: &TorchConfig, limits: &Limits) -> Result<Loaded, SutError> {
         },
         device: device(&config.device)?,
         threads: config.threads,
-        kv_dtype: None,
         kv_capacity_tokens: limits.kv_tokens,
         own_kernels: true,
     };
@@ -113,6 +112,13 @@ fn device(name: &str) -> Result<Device, SutError> {
     })
 }
 
+fn dtype(name: DtypeName) -> Dtype {
+    match name {
+        DtypeName::F32 => Dtype::F32,
+        DtypeName::Bf16 => Dtype::Bf16,
+    }
+}
+
 fn sampling(sampling: &Sampling) -> SamplingParams {
     SamplingParams {
         temperature: sampling.temperature,
@@ -158,17 +164,41 @@ impl Backend for Torch {
         let sampler = Sampler::new(sampling(asked))
             .and_then(|s| s.with_penalties(penalties(asked), &request.prompt))
             .map_err(|e| fault(&e))?;
-        let seq = self
-            .decoder
-            .new_sequence(request.kv_tokens())
-            .map_err(|e| fault(&e))?;
-        let open = Some(Open { seq, sampler });
+        let open = Some(Open {
+            seq: None,
+            sampler,
+            cache_root: request.cache_root,
+        });
         if let Some(id) = self.unused.pop() {
             self.seqs[id as usize] = open;
             return Ok(SeqId(id));
         }
         self.seqs.push(open);
         Ok(SeqId(self.seqs.len() as u32 - 1))
+    }
+
+    fn known_prefix(&self, root: u64, ids: &[u32]) -> Option<KnownPrefix> {
+        let known = self.decoder.known_prefix(root, ids);
+        Some(KnownPrefix {
+            tokens: known.tokens,
+            owned_tokens: known.owned_tokens,
+        })
+    }
+
+    fn seat(&mut self, seq: SeqId, ids: &[u32]) -> usize {
+        let open = self.seqs[seq.0 as usize].as_mut();
+        let open = open.expect("an open sequence is seated");
+        let seq = match open.cache_root {
+            Some(root) => self.decoder.sharing_sequence(root, ids),
+            None => self.decoder.new_sequence(0).expect("it asks for no room"),
+        };
+        open.seq.insert(seq).len()
+    }
+
+    fn unseat(&mut self, seq: SeqId) {
+        if let Some(Some(open)) = self.seqs.get_mut(seq.0 as usize) {
+            open.seq = None;
+        }
     }
 
     fn close(&mut self, seq: SeqId) {
@@ -195,7 +225,7 @@ impl Backend for Torch {
                 rest = tail;
                 let sampler = row.draw.then_some(&mut open.sampler);
                 StepRow {
-                    seq: &mut open.seq,
+                    seq: open.seq.as_mut().expect("a step names seated sequences"),
                     tokens,
                     sampler,
                 }

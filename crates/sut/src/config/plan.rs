@@ -27,6 +27,7 @@ impl Config {
                 line("model", &torch.model);
                 line("device", &torch.device);
                 line("dtype", &format!("{:?}", torch.dtype).to_lowercase());
+                line("kv_dtype", &format!("{:?}", torch.kv_dtype).to_lowercase());
                 line("quant", &torch.quant.name());
                 line("threads", &torch.threads);
             }
@@ -36,6 +37,9 @@ impl Config {
         line("max_batch_rows", &self.limits.max_batch_rows);
         line("max_batch_tokens", &self.limits.max_batch_tokens);
         line("kv_tokens", &self.limits.kv_tokens);
+        let schedule = &self.schedule;
+        line("target_itl_ms", &(schedule.target_itl.as_secs_f64() * 1e3));
+        line("prefix_cache", &schedule.prefix_cache);
         line("max_queue", &self.limits.max_queue);
         line("max_queue_tokens", &self.limits.max_queue_tokens);
         line("drain_timeout_s", &self.drain_timeout.as_secs_f64());

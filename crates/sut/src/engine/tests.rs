@@ -4,11 +4,12 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::admission::{Admission, ModelBounds, OpenRequest};
-use crate::backend::{BackendInfo, Texts};
+use crate::backend::{BackendInfo, SeqId, Texts};
 use crate::bell::Bell;
 use crate::config::Limits;
 use crate::engine_thread;
-use crate::request::{Generate, Params, Sampling};
+use crate::queue::Waiting;
+use crate::request::{Generate, Params};
 use crate::stream::{self, Answer, Delta, Wishes};
 
 /// An id that makes the step fail alone, as a token outside a model's vocabulary does.
@@ -27,7 +28,8 @@ const EOS: u32 = 256;
 struct Scripted {
     info: BackendInfo,
     kv_free: usize,
-    seqs: Vec<Option<usize>>,
+    /// Tokens fed to each.
+    seqs: Vec<usize>,
     rows_of_steps: Arc<Mutex<Vec<usize>>>,
     fed: Arc<Mutex<Vec<u32>>>,
 }
@@ -41,18 +43,22 @@ impl Backend for Scripted {
         self.kv_free
     }
 
-    fn open(&mut self, request: &Generate, _now: Instant) -> Result<SeqId, BackendError> {
-        let cost = self.info.kv_cost(request.kv_tokens());
-        self.kv_free = self
-            .kv_free
-            .checked_sub(cost)
-            .expect("only what fits is opened");
-        self.seqs.push(Some(cost));
+    fn open(&mut self, _: &Generate, _now: Instant) -> Result<SeqId, BackendError> {
+        self.seqs.push(0);
         Ok(SeqId(self.seqs.len() as u32 - 1))
     }
 
+    fn seat(&mut self, _: SeqId, _: &[u32]) -> usize {
+        0
+    }
+
+    fn unseat(&mut self, seq: SeqId) {
+        let fed = std::mem::take(&mut self.seqs[seq.0 as usize]);
+        self.kv_free += self.info.kv_cost(fed);
+    }
+
     fn close(&mut self, seq: SeqId) {
-        self.kv_free += self.seqs[seq.0 as usize].take().unwrap_or(0);
+        self.unseat(seq);
     }
 
     fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
@@ -69,6 +75,11 @@ impl Backend for Scripted {
             let (ids, tail) = rest.split_at(row.n_ids);
             rest = tail;
             next.push(row.draw.then(|| drawn(ids[row.n_ids - 1])));
+            let fed = &mut self.seqs[row.seq.0 as usize];
+            let growth = self.info.kv_cost(*fed + row.n_ids) - self.info.kv_cost(*fed);
+            *fed += row.n_ids;
+            let left = self.kv_free.checked_sub(growth);
+            self.kv_free = left.expect("only what fits is stepped");
         }
         self.fed.lock().expect("not poisoned").extend(&step.ids);
         self.rows_of_steps
@@ -79,16 +90,16 @@ impl Backend for Scripted {
     }
 }
 
-struct World {
-    engine: Engine,
+pub(super) struct World {
+    pub(super) engine: Engine,
     inbox: Arc<Inbox>,
-    admission: Admission,
-    metrics: Arc<Metrics>,
+    pub(super) admission: Admission,
+    pub(super) metrics: Arc<Metrics>,
     rows_of_steps: Arc<Mutex<Vec<usize>>>,
-    fed: Arc<Mutex<Vec<u32>>>,
+    pub(super) fed: Arc<Mutex<Vec<u32>>>,
 }
 
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     max_batch_rows: 4,
     max_batch_tokens: 16,
     kv_tokens: 256,
@@ -125,10 +136,11 @@ fn parts(metrics: &Arc<Metrics>) -> EngineParts {
             max_rows: LIMITS.max_batch_rows,
             max_tokens: LIMITS.max_batch_tokens,
         },
+        target_itl: Duration::from_mins(1),
     }
 }
 
-fn world() -> World {
+pub(super) fn world() -> World {
     let metrics = Arc::new(Metrics::new("test"));
     let (rows_of_steps, fed) = (Arc::default(), Arc::default());
     let parts = parts(&metrics);
@@ -148,13 +160,8 @@ fn world() -> World {
     }
 }
 
-fn greedy() -> Params {
-    let sampling = Sampling::greedy();
-    Params {
-        sampling,
-        stop: Vec::new(),
-        ignore_eos: false,
-    }
+pub(super) fn greedy() -> Params {
+    Params::greedy()
 }
 
 fn ask(
@@ -173,6 +180,7 @@ fn ask(
         prompt: prompt.to_vec(),
         max_tokens,
         params,
+        cache_root: Some(0),
     };
     let arrived = clock::now();
     inbox.push(
@@ -190,16 +198,21 @@ fn ask(
 }
 
 impl World {
-    fn ask(&self, prompt: &[u32], max_tokens: usize) -> (Answer, OpenRequest) {
+    pub(super) fn ask(&self, prompt: &[u32], max_tokens: usize) -> (Answer, OpenRequest) {
         self.ask_with(prompt, max_tokens, greedy())
     }
 
-    fn ask_with(&self, prompt: &[u32], n: usize, params: Params) -> (Answer, OpenRequest) {
+    pub(super) fn ask_with(
+        &self,
+        prompt: &[u32],
+        n: usize,
+        params: Params,
+    ) -> (Answer, OpenRequest) {
         ask(&self.admission, &self.inbox, prompt, (n, params))
     }
 
     /// Turns until there is nothing to do, a hundred at most.
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         let idle = (0..100).find(|_| self.engine.turn(clock::now()) == Turn::Idle(None));
         assert!(idle.is_some(), "the engine never came to rest");
     }
@@ -210,7 +223,7 @@ impl World {
 }
 
 /// What an answer holds when it is complete.
-fn finished(answer: &mut Answer) -> Delta {
+pub(super) fn finished(answer: &mut Answer) -> Delta {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match answer.poll_next(&mut cx) {
         std::task::Poll::Ready(mut deltas) => deltas.pop().expect("one sequence, one delta"),
@@ -219,7 +232,7 @@ fn finished(answer: &mut Answer) -> Delta {
 }
 
 /// Text, tokens and end of a complete answer.
-fn end_of(answer: &mut Answer) -> String {
+pub(super) fn end_of(answer: &mut Answer) -> String {
     let delta = finished(answer);
     let finish = delta.finish.expect("it is finished");
     format!("{:?} {} {finish:?}", delta.text, delta.n_tokens)
@@ -329,24 +342,6 @@ fn a_stop_string_ends_the_text_and_what_was_held_back_for_one_is_given_at_the_en
     assert_eq!(end_of(&mut stopped), "\"\" 3 Stop");
     assert_eq!(end_of(&mut held_back), "\"xx\" 2 Length");
     assert_eq!(world.engine.backend.kv_free_tokens(), LIMITS.kv_tokens);
-}
-
-#[test]
-fn the_first_that_does_not_fit_the_cache_holds_those_behind_it() {
-    let mut world = world();
-    let (mut big, _open) = world.ask(&[1], 160);
-    let (bigger, _open) = world.ask(&[1], 208);
-    let (mut small, _open) = world.ask(&[1], 2);
-    world.engine.turn(clock::now());
-    assert_eq!(world.engine.running.len(), 1);
-    assert_eq!(world.admission.waiting(), 2);
-    for _ in 0..161 {
-        world.engine.turn(clock::now());
-    }
-    assert_eq!(finished(&mut big).n_tokens, 160);
-    assert_eq!(world.admission.waiting(), 0);
-    assert_eq!(finished(&mut small).n_tokens, 2);
-    drop(bigger);
 }
 
 #[test]

@@ -87,6 +87,12 @@ pub struct CompletionRequest {
     /// Added to the logits, by token id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logit_bias: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Place in the queue: lower goes first, 0 is the default (vLLM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
+    /// How long after its arrival the answer is still wanted (ours).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
 }
 
 /// The four forms a prompt may take.

@@ -91,6 +91,7 @@ fn prefill(decoder: &mut dyn Decoder, batch: usize) -> Vec<Sequence> {
                 seq: &mut seq,
                 tokens: &tokens,
                 sampler: Some(&mut sampler),
+                scoring: None,
             }];
             decoder.step(&mut rows).expect("a prefill works");
             seq
@@ -108,6 +109,7 @@ fn step(decoder: &mut dyn Decoder, sequences: &mut [Sequence]) {
             seq,
             tokens: &[1234],
             sampler: Some(sampler),
+            scoring: None,
         })
         .collect();
     decoder.step(&mut rows).expect("a step works");

@@ -13,7 +13,7 @@ use crate::kv_cache::{BlockPool, KnownPrefix, Sequence};
 use crate::layers::attention::{Batch, Cache, Heads, Span};
 use crate::layers::rope::Rope;
 use crate::layers::{Compute, numbers};
-use crate::sampler::NextToken;
+use crate::sampler::{NextToken, score};
 
 /// What an architecture wires up.
 pub trait CausalModel: Send {
@@ -176,13 +176,17 @@ impl<M: CausalModel> Decoder for CausalDecoder<M> {
         }
         let hidden = self.forward(rows.iter().map(|r| (&*r.seq, r.tokens)));
         let mut wanted = Vec::new();
-        let mut end = 0;
+        let mut start = 0;
         for row in rows.iter_mut() {
-            end += row.tokens.len();
+            let end = start + row.tokens.len() as i64;
             row.seq.advance(row.tokens);
+            let n_scored = row.scoring.as_ref().map_or(0, |s| s.followers.len());
+            assert!(n_scored <= row.tokens.len(), "more followers than tokens");
+            wanted.extend(start..start + n_scored as i64);
             if row.sampler.is_some() {
-                wanted.push(end as i64 - 1);
+                wanted.push(end - 1);
             }
+            start = end;
         }
         if wanted.is_empty() {
             return Ok(rows.iter().map(|_| None).collect());
@@ -190,13 +194,7 @@ impl<M: CausalModel> Decoder for CausalDecoder<M> {
         let logits = self.logits_of(&hidden, &wanted);
         let mut logits = numbers(&logits).chunks_exact(self.info.vocab_size);
         rows.iter_mut()
-            .map(|row| {
-                let Some(sampler) = row.sampler.as_deref_mut() else {
-                    return Ok(None);
-                };
-                let logits = logits.next().expect("a row of logits for each sampler");
-                sampler.next_token(logits).map(Some)
-            })
+            .map(|row| answer(row, &mut logits))
             .collect()
     }
 
@@ -207,4 +205,20 @@ impl<M: CausalModel> Decoder for CausalDecoder<M> {
         let rows: Vec<i64> = (0..tokens.len() as i64).collect();
         Ok(numbers(&self.logits_of(&hidden, &rows)).to_vec())
     }
+}
+
+/// Scores and draws for one row; takes from `logits` as many rows as it needs.
+fn answer<'a>(
+    row: &mut StepRow<'_>,
+    logits: &mut impl Iterator<Item = &'a [f32]>,
+) -> Result<Option<NextToken>, ModelError> {
+    let mut next_logits = || logits.next().expect("a row of logits for each wish");
+    if let Some(scoring) = &mut row.scoring {
+        for &follower in scoring.followers {
+            let scored = score(next_logits(), follower, scoring.n_top)?;
+            scoring.out.push(scored);
+        }
+    }
+    let sampler = row.sampler.as_deref_mut();
+    sampler.map(|s| s.next_token(next_logits())).transpose()
 }

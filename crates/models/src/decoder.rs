@@ -55,6 +55,20 @@ pub struct StepRow<'a> {
     /// Draws the token after the last of `tokens`. `None` for a chunk whose logits nobody needs;
     /// those are then not computed.
     pub sampler: Option<&'a mut Sampler>,
+    /// Tells how likely the model holds known tokens. `None` costs nothing.
+    pub scoring: Option<Scoring<'a>>,
+}
+
+/// Known tokens whose probabilities are wanted.
+#[derive(Debug)]
+pub struct Scoring<'a> {
+    /// The token that follows each of the row's tokens. The last one has no follower where the
+    /// text ends with it.
+    pub followers: &'a [u32],
+    /// How many of the most likely tokens are wanted beside each.
+    pub n_top: usize,
+    /// One entry a follower is added to this.
+    pub out: &'a mut Vec<NextToken>,
 }
 
 /// A model that continues sequences of tokens.

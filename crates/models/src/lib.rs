@@ -77,7 +77,7 @@ pub mod load;
 
 pub mod load_encoder;
 
-pub use decoder::{Decoder, ModelInfo, StepRow};
+pub use decoder::{Decoder, ModelInfo, Scoring, StepRow};
 pub use device::{Device, Dtype};
 pub use encoder::{Encoder, EncoderInfo, EncoderInput, EncoderOutput, Task};
 pub use error::ModelError;

@@ -5,10 +5,11 @@
 //! logits in memory; knows no tensors and no sequences.
 
 use crate::error::ModelError;
-use crate::kernels::sum_exp;
 
+mod likelihood;
 mod penalties;
 
+use likelihood::Likelihood;
 use penalties::Adjuster;
 pub use penalties::Penalties;
 
@@ -72,12 +73,26 @@ impl SamplingParams {
 }
 
 /// The token chosen for a sequence.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NextToken {
     /// Its id.
     pub id: u32,
     /// Natural logarithm of its probability under the model, before anything of the sampling.
     pub logprob: f32,
+    /// The most likely tokens and their logarithms, as many as were asked for, the likeliest first.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// How likely the model holds token `id` after the text that `logits` belong to. Shape: `[vocab]`.
+///
+/// # Errors
+/// [`ModelError::NoLogits`] from a broken model, [`ModelError::TokenOutOfRange`].
+pub fn score(logits: &[f32], id: u32, n_top: usize) -> Result<NextToken, ModelError> {
+    let vocab_size = logits.len();
+    if id as usize >= vocab_size {
+        return Err(ModelError::TokenOutOfRange { id, vocab_size });
+    }
+    Ok(Likelihood::of(logits)?.token(id as usize, n_top))
 }
 
 /// Draws the tokens of one sequence.
@@ -87,6 +102,7 @@ pub struct Sampler {
     /// Invariant: number of random draws made so far; draw `n` uses counter `n`.
     drawn: u64,
     adjuster: Option<Adjuster>,
+    n_top: usize,
 }
 
 impl Sampler {
@@ -96,6 +112,7 @@ impl Sampler {
             params: SamplingParams::default(),
             drawn: 0,
             adjuster: None,
+            n_top: 0,
         }
     }
 
@@ -109,6 +126,7 @@ impl Sampler {
             params,
             drawn: 0,
             adjuster: None,
+            n_top: 0,
         })
     }
 
@@ -125,6 +143,13 @@ impl Sampler {
         penalties.validate()?;
         self.adjuster = Adjuster::new(penalties, prompt);
         Ok(self)
+    }
+
+    /// Also tells the `n` most likely tokens at each draw.
+    #[must_use]
+    pub fn with_top(mut self, n: usize) -> Self {
+        self.n_top = n;
+        self
     }
 
     /// Chooses the next token from one row of logits. Shape: `[vocab]`.
@@ -152,27 +177,18 @@ impl Sampler {
         logits: &[f32],
         adjusted: Option<&[f32]>,
     ) -> Result<NextToken, ModelError> {
-        // Infinite ones come from a model that overflows: no probability belongs to them.
-        let best = argmax(logits).filter(|&best| logits[best].is_finite());
-        let best = best.ok_or(ModelError::NoLogits {
-            vocab_size: logits.len(),
-        })?;
-        let max = logits[best];
+        let likelihood = Likelihood::of(logits)?;
         let (from, best) = match adjusted {
-            None => (logits, best),
+            None => (logits, likelihood.best),
             // Adjusting adds finite numbers, so a finite largest is still there.
-            Some(adjusted) => (adjusted, argmax(adjusted).unwrap_or(best)),
+            Some(adjusted) => (adjusted, argmax(adjusted).unwrap_or(likelihood.best)),
         };
         let chosen = if self.params.temperature == 0.0 || self.params.top_k == 1 {
             best
         } else {
             self.draw(from, from[best])
         };
-        let logprob = f64::from(logits[chosen] - max) - sum_exp(logits, max).ln();
-        Ok(NextToken {
-            id: chosen as u32,
-            logprob: logprob as f32,
-        })
+        Ok(likelihood.token(chosen, self.n_top))
     }
 
     fn draw(&mut self, logits: &[f32], max: f32) -> usize {

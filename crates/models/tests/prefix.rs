@@ -10,7 +10,7 @@ mod golden;
 
 use golden::{golden, ids_of, open, options, worst};
 use prony_models::{
-    Decoder, Dtype, LoadOptions, LoadedModel, NextToken, Sampler, Sequence, StepRow,
+    Decoder, Dtype, LoadOptions, LoadedModel, NextToken, Sampler, Scoring, Sequence, StepRow,
 };
 
 const CHECKPOINTS: [&str; 13] = [
@@ -59,6 +59,7 @@ fn go_on(
             seq: &mut *seq,
             tokens: &tokens,
             sampler: Some(&mut sampler),
+            scoring: None,
         }];
         let next = decoder.step(&mut rows).unwrap().remove(0).unwrap();
         tokens = vec![next.id];
@@ -141,6 +142,61 @@ fn the_cache_has_a_format_of_its_own() {
             // Rounding keys and values to bf16 moves logits of these random models by less than
             // rounding the weights does, and it must move them.
             assert!(off > 0.0 && off < 0.5, "{name}: off by {off}");
+        }
+    }
+}
+
+#[test]
+fn scores_of_a_prompt_are_those_of_its_logits_however_it_is_cut() {
+    for own_kernels in [true, false] {
+        let folder = golden("tiny/llama_gqa_tied");
+        let mut model = open(&folder, &options_of(own_kernels));
+        let vocab = model.info.vocab_size;
+        let decoder = &mut *model.decoder;
+        let prompt = prompt();
+        let mut seq = decoder.new_sequence(50).unwrap();
+        let logits = decoder.logits(&mut seq, &prompt).unwrap();
+        let logits: Vec<&[f32]> = logits.chunks(vocab).collect();
+        let of = |(logits, &id): (&&[f32], &u32)| prony_models::sampler::score(logits, id, 2);
+        let followers = logits.iter().zip(&prompt[1..]);
+        let expected: Vec<NextToken> = followers.map(|pair| of(pair).unwrap()).collect();
+        for chunk in [50, 20, 7] {
+            let mut seq = decoder.new_sequence(50).unwrap();
+            // Company that scores nothing, to see that rows are told apart.
+            let mut other = decoder.new_sequence(50).unwrap();
+            let mut scores = Vec::new();
+            let mut last = None;
+            for tokens in prompt.chunks(chunk) {
+                let end = seq.len() + tokens.len();
+                let mut sampler = Sampler::greedy();
+                let mut rows = [
+                    StepRow {
+                        seq: &mut other,
+                        tokens: &[5],
+                        sampler: Some(&mut Sampler::greedy()),
+                        scoring: None,
+                    },
+                    StepRow {
+                        seq: &mut seq,
+                        tokens,
+                        sampler: (end == 50).then_some(&mut sampler),
+                        scoring: Some(Scoring {
+                            followers: &prompt[end + 1 - tokens.len()..(end + 1).min(50)],
+                            n_top: 2,
+                            out: &mut scores,
+                        }),
+                    },
+                ];
+                last = decoder.step(&mut rows).unwrap().remove(1);
+            }
+            let allowed = if own_kernels { 0.0 } else { 5e-5 };
+            check_same("scores", &scores, &expected, allowed);
+            let second =
+                |tokens: &[NextToken]| tokens.iter().map(|t| t.top[1].0).collect::<Vec<_>>();
+            assert_eq!(second(&scores), second(&expected));
+            let mut alone = decoder.new_sequence(60).unwrap();
+            let drawn = go_on(decoder, &mut alone, (&prompt, 1));
+            assert_eq!(last.map(|t| t.id), Some(drawn[0].id));
         }
     }
 }

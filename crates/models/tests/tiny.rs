@@ -327,11 +327,13 @@ fn a_bad_row_is_refused_before_anything_changes() {
                 seq: &mut good,
                 tokens: &[1, 2],
                 sampler: Some(&mut sampler),
+                scoring: None,
             },
             StepRow {
                 seq: &mut bad,
                 tokens,
                 sampler: None,
+                scoring: None,
             },
         ];
         let problem = decoder

@@ -149,8 +149,10 @@ pub fn plan(seats: &[Seat], room: Room, now: Instant) -> Decision {
         budget = budget.min(room.max_chunk);
     }
     for (seat, state) in ready().filter(|(_, seat)| seat.n_unfed > 1) {
-        let wanted = state.n_unfed.min(budget);
-        let n_tokens = wanted.min(room.fitting(state.n_fed, kv_free));
+        // Where the blocks run out, the older prompt has taken the last: the younger ones only fill
+        // what they own.
+        let fitting = room.fitting(state.n_fed, kv_free);
+        let n_tokens = state.n_unfed.min(budget).min(fitting);
         if n_tokens > 0 {
             budget -= n_tokens;
             kv_free -= room.growth(state.n_fed, n_tokens);
@@ -162,8 +164,7 @@ pub fn plan(seats: &[Seat], room: Room, now: Instant) -> Decision {
         } else if rows.is_empty() {
             return Decision::Preempt(youngest(seats));
         }
-        // Whoever is younger must not take the blocks that this one waits for.
-        if budget == 0 || n_tokens < wanted {
+        if budget == 0 {
             break;
         }
     }

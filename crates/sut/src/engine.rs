@@ -12,14 +12,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, BackendError, Loaded, Row, Step};
+use crate::backend::{Answers, Backend, BackendError, Loaded, Row, Step};
 use crate::batch::{self, Decision, PlannedRow, Room, Seat, StepLimits, StepPlan};
 use crate::clock;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::queue::{Inbox, Queue, earlier};
 use crate::status::Status;
-use crate::stream::Finish;
+use crate::stream::{Drawn, Finish};
 use crate::tokenize::TokenTable;
 
 mod running;
@@ -73,7 +73,7 @@ pub struct Engine {
 #[derive(Default)]
 struct Scratch {
     step: Step,
-    next: Vec<Option<u32>>,
+    answers: Answers,
     bytes: Vec<u8>,
     text: String,
 }
@@ -216,22 +216,31 @@ impl Engine {
     }
 
     fn step(&mut self, rows: &[PlannedRow], now: Instant) -> Result<(), BackendError> {
-        let Scratch { step, next, .. } = &mut self.scratch;
+        let Scratch { step, answers, .. } = &mut self.scratch;
         step.ids.clear();
         step.rows.clear();
-        next.clear();
+        step.followers.clear();
+        answers.next.clear();
+        answers.scores.clear();
         for row in rows {
             let running = &self.running[row.seat];
             step.ids
                 .extend_from_slice(&running.ids[running.n_fed..][..row.n_tokens]);
+            let followers = running.asked_about(row.n_tokens);
+            step.followers.extend_from_slice(followers);
             step.rows.push(Row {
                 seq: running.seq,
                 n_ids: row.n_tokens,
                 draw: row.draw,
+                n_scored: followers.len(),
             });
         }
-        self.backend.step(step, next)?;
-        assert_eq!(next.len(), rows.len(), "a backend answers every row");
+        self.backend.step(step, answers)?;
+        assert_eq!(
+            answers.next.len(),
+            rows.len(),
+            "a backend answers every row"
+        );
         let done = clock::now();
         let metrics = &self.parts.metrics;
         metrics
@@ -244,16 +253,21 @@ impl Engine {
             self.pace
                 .observe(n_prompt, done.saturating_duration_since(now));
         }
-        for (i, row) in rows.iter().enumerate() {
-            self.running[row.seat].n_fed += row.n_tokens;
-            if let Some(id) = self.scratch.next[i] {
-                self.take_token(row.seat, id, done);
+        let mut scores = std::mem::take(&mut answers.scores).into_iter();
+        let n_scored: Vec<usize> = step.rows.iter().map(|row| row.n_scored).collect();
+        for (i, (row, n_scored)) in rows.iter().zip(n_scored).enumerate() {
+            let running = &mut self.running[row.seat];
+            running.n_fed += row.n_tokens;
+            running.scores.extend(scores.by_ref().take(n_scored));
+            if let Some(token) = self.scratch.answers.next[i].take() {
+                self.take_token(row.seat, token, done);
             }
         }
         Ok(())
     }
 
-    fn take_token(&mut self, seat: usize, id: u32, now: Instant) {
+    fn take_token(&mut self, seat: usize, token: Drawn, now: Instant) {
+        let id = token.id;
         let running = &mut self.running[seat];
         running.note_token(id, now, &self.parts.metrics);
         let Scratch { bytes, text, .. } = &mut self.scratch;
@@ -278,7 +292,7 @@ impl Engine {
         }
         self.running[seat]
             .outlet
-            .push(id, &self.scratch.text, finish);
+            .push(token, &self.scratch.text, finish);
     }
 
     fn fail(&mut self, rows: &[PlannedRow], error: &BackendError) {

@@ -19,6 +19,12 @@ pub const MAX_PRIORITY: u32 = 100;
 /// Longest a client may want to wait: a day.
 pub const MAX_DEADLINE: Duration = Duration::from_hours(24);
 
+/// Most answers to one prompt.
+pub const MAX_ANSWERS: usize = 128;
+
+/// Most alternatives to each token.
+pub const MAX_LOGPROBS: usize = 20;
+
 /// One sequence to generate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generate {
@@ -46,9 +52,22 @@ pub struct Params {
     pub priority: i32,
     /// How long after its arrival the answer is still wanted.
     pub deadline: Option<Duration>,
+    /// How many of the most likely tokens are wanted beside each; `None` asks for no
+    /// probabilities.
+    pub logprobs: Option<usize>,
+    /// Whether the prompt's tokens are asked about too.
+    pub score_prompt: bool,
 }
 
 impl Params {
+    /// For one of several answers to a prompt: the same but for the random numbers.
+    #[must_use]
+    pub fn of_answer(&self, answer: usize) -> Self {
+        let mut params = self.clone();
+        params.sampling.seed = params.sampling.seed.wrapping_add(answer as u64);
+        params
+    }
+
     /// The most likely token each time, to the end of the text.
     #[must_use]
     pub fn greedy() -> Self {
@@ -58,6 +77,8 @@ impl Params {
             ignore_eos: false,
             priority: 0,
             deadline: None,
+            logprobs: None,
+            score_prompt: false,
         }
     }
 }
@@ -117,7 +138,6 @@ pub struct RawParams {
     pub stop: Vec<String>,
     pub ignore_eos: Option<bool>,
     pub min_tokens: Option<u64>,
-    pub n: Option<u64>,
     pub presence_penalty: Option<f64>,
     pub frequency_penalty: Option<f64>,
     pub repetition_penalty: Option<f64>,
@@ -126,6 +146,9 @@ pub struct RawParams {
     pub logit_bias: Option<serde_json::Map<String, serde_json::Value>>,
     pub priority: Option<i64>,
     pub deadline_ms: Option<u64>,
+    /// Field and value, as the two APIs call it differently.
+    pub logprobs: Option<(&'static str, u64)>,
+    pub score_prompt: bool,
 }
 
 /// A field whose value cannot be honoured.
@@ -202,19 +225,12 @@ impl RawParams {
             ignore_eos: self.ignore_eos.unwrap_or(false),
             priority: priority(self.priority)?,
             deadline: deadline(self.deadline_ms)?,
+            logprobs: logprobs(self.logprobs)?,
+            score_prompt: self.score_prompt,
         })
     }
 
     fn refuse_unsupported(&self) -> Result<(), Invalid> {
-        let one = |param, value: Option<u64>| match value {
-            None | Some(1) => Ok(()),
-            Some(n) => Err(out_of_range(
-                param,
-                n,
-                "1; several answers are not supported yet",
-            )),
-        };
-        one("n", self.n)?;
         if self.min_tokens.unwrap_or(0) > 0 {
             return Err(Invalid::new(
                 "min_tokens",
@@ -244,6 +260,29 @@ pub fn max_tokens(param: &'static str, asked: Option<u64>) -> Result<Option<usiz
                 .min(usize::MAX / 2),
         )),
         None => Ok(None),
+    }
+}
+
+/// The number of answers a client asked for.
+///
+/// # Errors
+/// [`Invalid`] for 0 and for more than [`MAX_ANSWERS`].
+pub fn answers(asked: Option<u64>) -> Result<usize, Invalid> {
+    let n = asked.unwrap_or(1);
+    let within = usize::try_from(n).ok();
+    within
+        .filter(|n| (1..=MAX_ANSWERS).contains(n))
+        .ok_or_else(|| out_of_range("n", n, &format!("from 1 to {MAX_ANSWERS}")))
+}
+
+fn logprobs(asked: Option<(&'static str, u64)>) -> Result<Option<usize>, Invalid> {
+    match asked {
+        None => Ok(None),
+        Some((_, n)) if n <= MAX_LOGPROBS as u64 => Ok(Some(n as usize)),
+        Some((param, n)) => {
+            let allowed = format!("at most {MAX_LOGPROBS}");
+            Err(out_of_range(param, n, &allowed))
+        }
     }
 }
 

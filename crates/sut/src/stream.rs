@@ -27,8 +27,30 @@ pub enum Finish {
     Aborted,
 }
 
+/// A token, and how likely it was.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Drawn {
+    /// Its id.
+    pub id: u32,
+    /// Natural logarithm of its probability under the model.
+    pub logprob: f32,
+    /// The most likely ids and theirs, as many as the request asked for.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl Drawn {
+    /// From a backend that knows no other token.
+    #[must_use]
+    pub fn certain(id: u32) -> Self {
+        Drawn {
+            id,
+            ..Drawn::default()
+        }
+    }
+}
+
 /// What is new in one sequence.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Delta {
     /// Which sequence of the request.
     pub index: usize,
@@ -36,6 +58,11 @@ pub struct Delta {
     pub text: String,
     /// New ids, when asked for.
     pub ids: Vec<u32>,
+    /// How likely the new tokens were, when asked for.
+    pub drawn: Vec<Drawn>,
+    /// How likely the prompt's tokens were, the first left out; with the first token, when asked
+    /// for.
+    pub prompt: Vec<Drawn>,
     /// New tokens.
     pub n_tokens: usize,
     /// Set once, with the last text.
@@ -55,6 +82,8 @@ pub struct Wishes {
     pub stream: bool,
     /// Keep the ids beside the text.
     pub ids: bool,
+    /// Keep how likely the tokens were.
+    pub logprobs: bool,
 }
 
 /// Makes the two ends for a request of `n` sequences.
@@ -124,8 +153,13 @@ impl Outlet {
     }
 
     /// Adds a token and the text that has become certain with it.
-    pub fn push(&mut self, id: u32, text: &str, finish: Option<Finish>) {
-        self.add(Some(id), text, finish);
+    pub fn push(&mut self, token: Drawn, text: &str, finish: Option<Finish>) {
+        self.add(Some(token), text, finish);
+    }
+
+    /// Tells how likely the prompt's tokens were; they go out with the next token.
+    pub fn tell_prompt(&mut self, scores: Vec<Drawn>) {
+        self.shared.lock().news[self.index].prompt = scores;
     }
 
     /// Ends the sequence without another token.
@@ -133,16 +167,19 @@ impl Outlet {
         self.add(None, "", Some(finish));
     }
 
-    fn add(&mut self, id: Option<u32>, text: &str, finish: Option<Finish>) {
+    fn add(&mut self, token: Option<Drawn>, text: &str, finish: Option<Finish>) {
         debug_assert!(!self.finished, "nothing follows the end of a sequence");
         self.finished |= finish.is_some();
         let mut state = self.shared.lock();
         let news = &mut state.news[self.index];
         news.text.push_str(text);
-        if let Some(id) = id {
+        if let Some(token) = token {
             news.n_tokens += 1;
             if self.shared.wishes.ids {
-                news.ids.push(id);
+                news.ids.push(token.id);
+            }
+            if self.shared.wishes.logprobs {
+                news.drawn.push(token);
             }
         }
         news.finish = finish.or(news.finish);
@@ -234,6 +271,7 @@ mod tests {
     const STREAM: Wishes = Wishes {
         stream: true,
         ids: true,
+        logprobs: false,
     };
 
     fn poll(answer: &mut Answer) -> Option<Vec<Delta>> {
@@ -247,8 +285,8 @@ mod tests {
     fn news_wait_for_a_slow_reader_in_one_piece() {
         let (mut answer, mut outlets) = open(2, STREAM, Arc::default());
         assert_eq!(poll(&mut answer), None);
-        outlets[1].push(5, "a", None);
-        outlets[1].push(6, "b", Some(Finish::Length));
+        outlets[1].push(Drawn::certain(5), "a", None);
+        outlets[1].push(Drawn::certain(6), "b", Some(Finish::Length));
         let news = poll(&mut answer).unwrap();
         assert_eq!(news.len(), 1);
         assert_eq!(

@@ -99,6 +99,14 @@ impl TokenTable {
         Ok(TokenTable::Vocabulary { bytes, ends })
     }
 
+    /// The text of `ids`, the replacement character for what is none.
+    #[must_use]
+    pub fn text(&self, ids: &[u32]) -> String {
+        let mut bytes = Vec::new();
+        ids.iter().for_each(|&id| self.append(id, &mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Appends the bytes of token `id`; nothing for an id outside the vocabulary.
     pub fn append(&self, id: u32, out: &mut Vec<u8>) {
         match self {

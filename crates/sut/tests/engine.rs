@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use prony_sut::admission::{Admission, ModelBounds};
 use prony_sut::backend::echo::Echo;
-use prony_sut::backend::{Backend, BackendError, BackendInfo, Loaded, SeqId, Step, Texts};
+use prony_sut::backend::{Answers, Backend, BackendError, BackendInfo, Loaded, SeqId, Step, Texts};
 use prony_sut::batch::StepLimits;
 use prony_sut::bell::Bell;
 use prony_sut::clock;
@@ -41,6 +41,7 @@ fn engine_with_a_request(backend: Box<dyn Backend>) -> (Engine, Answer, Arc<Metr
     let wishes = Wishes {
         stream: true,
         ids: true,
+        logprobs: false,
     };
     let (answer, mut outlets) = stream::open(1, wishes, Arc::clone(inbox.bell()));
     inbox.push([Waiting {
@@ -140,8 +141,8 @@ impl Backend for Watched {
         self.0.close(seq);
     }
 
-    fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
-        self.0.step(step, next)
+    fn step(&mut self, step: &Step, answers: &mut Answers) -> Result<(), BackendError> {
+        self.0.step(step, answers)
     }
 }
 
@@ -184,7 +185,7 @@ impl Backend for Refusing {
 
     fn close(&mut self, _: SeqId) {}
 
-    fn step(&mut self, _: &Step, _: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
+    fn step(&mut self, _: &Step, _: &mut Answers) -> Result<(), BackendError> {
         unreachable!("no sequence was opened")
     }
 }

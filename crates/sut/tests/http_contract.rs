@@ -192,7 +192,7 @@ async fn a_value_out_of_range_is_named_with_its_range() {
             stream_options: only allowed with stream
         400 invalid_value n
             n: 0,
-            must be 1; several answers are not supported yet
+            must be from 1 to 128
     "#]],
     )
     .await;
@@ -286,12 +286,12 @@ async fn what_would_change_the_answer_is_refused_by_name() {
     let service = Service::start("");
     let chat = json!([{"role": "user", "content": "hi"}]);
     for (path, key, value) in [
-        ("/v1/completions", "logprobs", json!(0)),
-        ("/v1/completions", "echo", json!(true)),
+        ("/v1/completions", "logprobs", json!(21)),
+        ("/v1/completions", "best_of", json!(2)),
+        ("/v1/completions", "suffix", json!("end")),
         ("/v1/completions", "min_p", json!(1.1)),
         ("/v1/completions", "logit_bias", json!({"4294967295": 1})),
         ("/v1/completions", "stop_token_ids", json!([2])),
-        ("/v1/chat/completions", "logprobs", json!(true)),
         ("/v1/chat/completions", "top_logprobs", json!(2)),
         ("/v1/chat/completions", "tools", json!([{}])),
         ("/v1/chat/completions", "functions", json!([{}])),

@@ -3,6 +3,7 @@
 //! The files were written by hand after the API reference, not by this crate's serialiser, so
 //! that a wrong field name cannot agree with itself.
 
+use prony_wire::openai::logprobs::{ChatLogprobs, CompletionLogprobs};
 use prony_wire::openai::{
     ChatChunk, ChatRequest, ChatResponse, CompletionRequest, CompletionResponse, ErrorBody,
     FinishReason, ModelList, Prompt,
@@ -142,4 +143,12 @@ fn prompt_forms() {
             "{bad}: {error}"
         );
     }
+}
+
+#[test]
+fn logprobs() {
+    let lists: CompletionLogprobs = same_bytes(include_str!("golden/completion_logprobs.json"));
+    assert_eq!(lists.token_logprobs, [None, Some(-0.5)]);
+    let answer: ChatLogprobs = same_bytes(include_str!("golden/chat_logprobs.json"));
+    assert_eq!(answer.content[0].top_logprobs[1].token, "Hey");
 }

@@ -248,3 +248,38 @@ fn penalties_without_sense_are_refused() {
     };
     assert_eq!(refused(bias), "logit_bias NaN: must be finite");
 }
+
+#[test]
+fn the_likeliest_tokens_come_with_their_logarithms() {
+    // Shares 4, 1, 4, 1 of 10; NaN is no candidate.
+    let logits = [4f32.ln(), 0.0, 4f32.ln(), 0.0, f32::NAN];
+    let check = |n: usize, expected: &[(u32, f32)]| {
+        let next = Sampler::greedy().with_top(n).next_token(&logits).unwrap();
+        assert_eq!(next.id, 0);
+        let (ids, shares): (Vec<u32>, Vec<f32>) = next.top.iter().copied().unzip();
+        let expected: (Vec<u32>, Vec<f32>) = expected.iter().copied().unzip();
+        assert_eq!(ids, expected.0);
+        for (share, expected) in shares.iter().zip(expected.1) {
+            assert!((share.exp() - expected).abs() < 1e-6, "{n}: {shares:?}");
+        }
+    };
+    check(0, &[]);
+    check(1, &[(0, 0.4)]);
+    check(3, &[(0, 0.4), (2, 0.4), (1, 0.1)]);
+    check(9, &[(0, 0.4), (2, 0.4), (1, 0.1), (3, 0.1)]);
+}
+
+#[test]
+fn what_is_told_is_the_models_own_whatever_changes_the_draw() {
+    let logits = [1.0, 0.0];
+    let penalties = Penalties {
+        logit_bias: vec![(1, 50.0)],
+        ..Penalties::default()
+    };
+    let biased = Sampler::greedy().with_penalties(penalties, &[]).unwrap();
+    let next = biased.with_top(1).next_token(&logits).unwrap();
+    assert_eq!((next.id, next.top[0].0), (1, 0));
+    assert_eq!(next, score(&logits, 1, 1).unwrap());
+    let error = score(&logits, 2, 1).unwrap_err().to_string();
+    assert_eq!(error, "token id 2: the vocabulary has 2");
+}

@@ -128,8 +128,9 @@ fn step_one(
         seq,
         tokens,
         sampler: Some(sampler),
+        scoring: None,
     }];
-    decoder.step(&mut rows).unwrap()[0].unwrap()
+    decoder.step(&mut rows).unwrap().remove(0).unwrap()
 }
 
 /// One sequence of [`continue_together`].
@@ -190,6 +191,7 @@ pub fn continue_together(
                     seq: &mut r.seq,
                     tokens,
                     sampler,
+                    scoring: None,
                 }
             })
             .collect();

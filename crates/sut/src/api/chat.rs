@@ -13,11 +13,12 @@ use prony_wire::openai::{ChatChunk, ChatRequest, ChatResponse, Usage};
 
 use super::completions::{finish_reason, include_usage};
 use super::error::{ApiError, check_finish};
+use super::logprobs;
 use super::sse::{self, ChunkWriter};
 use super::{App, RawBody, Submission, Submitted, parse};
 use crate::chat_template::Turn;
 use crate::clock;
-use crate::request::{Invalid, Params, RawParams, max_tokens};
+use crate::request::{Invalid, Params, RawParams, answers, max_tokens};
 use crate::stream::{Delta, Wishes};
 
 pub(crate) async fn chat(State(app): State<Arc<App>>, body: RawBody) -> Result<Response, ApiError> {
@@ -32,13 +33,16 @@ pub(crate) async fn chat(State(app): State<Arc<App>>, body: RawBody) -> Result<R
     let wishes = Wishes {
         stream: request.stream.unwrap_or(false),
         ids: request.return_token_ids.unwrap_or(false),
+        logprobs: params.logprobs.is_some(),
     };
+    let n = answers(request.n)?;
     let include_usage = include_usage(request.stream_options, wishes)?;
     let text = render(&app, &turns)?;
     // The template has written the start token itself.
     let prompts = vec![app.encode(text, false).await?];
     let submitted = app.submit(Submission {
         prompts,
+        n,
         max_tokens,
         params,
         wishes,
@@ -49,8 +53,9 @@ pub(crate) async fn chat(State(app): State<Arc<App>>, body: RawBody) -> Result<R
         created: clock::unix_seconds(),
         app: Arc::clone(&app),
         with_ids: wishes.ids,
+        with_logprobs: wishes.logprobs,
         include_usage,
-        role_sent: false,
+        roles_sent: vec![false; n],
     };
     tracing::debug!(
         request_id = frame.id,
@@ -116,8 +121,6 @@ fn text_of(content: Content) -> Result<String, Invalid> {
 fn params(request: &ChatRequest) -> Result<Params, Invalid> {
     let is_text = |format: &serde_json::Value| format.get("type").is_some_and(|t| t == "text");
     let unsupported = [
-        ("logprobs", request.logprobs == Some(true)),
-        ("top_logprobs", request.top_logprobs.is_some_and(|n| n > 0)),
         (
             "tools",
             request
@@ -143,6 +146,11 @@ fn params(request: &ChatRequest) -> Result<Params, Invalid> {
     if let Some((param, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
         return Err(Invalid::new(param, format!("{param}: not supported yet")));
     }
+    let with_logprobs = request.logprobs == Some(true);
+    if request.top_logprobs.is_some() && !with_logprobs {
+        let message = "top_logprobs: only with logprobs: true";
+        return Err(Invalid::new("top_logprobs", message));
+    }
     RawParams {
         temperature: request.temperature,
         top_p: request.top_p,
@@ -154,7 +162,6 @@ fn params(request: &ChatRequest) -> Result<Params, Invalid> {
             .map_or_else(Vec::new, |stop| stop.as_slice().to_vec()),
         ignore_eos: request.ignore_eos,
         min_tokens: request.min_tokens,
-        n: request.n,
         presence_penalty: request.presence_penalty,
         frequency_penalty: request.frequency_penalty,
         repetition_penalty: request.repetition_penalty,
@@ -166,21 +173,10 @@ fn params(request: &ChatRequest) -> Result<Params, Invalid> {
         logit_bias: request.logit_bias.clone(),
         priority: request.priority,
         deadline_ms: request.deadline_ms,
+        logprobs: with_logprobs.then(|| ("top_logprobs", request.top_logprobs.unwrap_or(0))),
+        score_prompt: false,
     }
     .validate()
-}
-
-fn choice(delta: &Delta, with_ids: bool) -> ChatChoice<'_> {
-    ChatChoice {
-        index: delta.index as u32,
-        message: ChatAnswer {
-            role: Cow::Borrowed("assistant"),
-            content: Some(Cow::Borrowed(delta.text.as_str())),
-        },
-        logprobs: None,
-        finish_reason: finish_reason(delta.finish),
-        token_ids: with_ids.then_some(Cow::Borrowed(&delta.ids[..])),
-    }
 }
 
 async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError> {
@@ -200,10 +196,7 @@ async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError
         object: Cow::Borrowed("chat.completion"),
         created: frame.created,
         model: Cow::Borrowed(&frame.app.model_name),
-        choices: deltas
-            .iter()
-            .map(|delta| choice(delta, frame.with_ids))
-            .collect(),
+        choices: deltas.iter().map(|delta| frame.choice(delta)).collect(),
         usage: Some(sse::usage(n_prompt, n_generated)),
     };
     Ok(Json(response).into_response())
@@ -215,11 +208,32 @@ struct Frame {
     created: u64,
     app: Arc<App>,
     with_ids: bool,
+    with_logprobs: bool,
     include_usage: bool,
-    role_sent: bool,
+    /// One entry an answer.
+    roles_sent: Vec<bool>,
 }
 
 impl Frame {
+    fn choice<'a>(&self, delta: &'a Delta) -> ChatChoice<'a> {
+        ChatChoice {
+            index: delta.index as u32,
+            message: ChatAnswer {
+                role: Cow::Borrowed("assistant"),
+                content: Some(Cow::Borrowed(delta.text.as_str())),
+            },
+            logprobs: self.logprobs(delta),
+            finish_reason: finish_reason(delta.finish),
+            token_ids: self.with_ids.then_some(Cow::Borrowed(&delta.ids[..])),
+        }
+    }
+
+    fn logprobs(&self, delta: &Delta) -> Option<serde_json::Value> {
+        let table = &self.app.texts.table;
+        self.with_logprobs
+            .then(|| logprobs::chat(table, &delta.drawn))
+    }
+
     fn chunk<'a>(
         &'a self,
         choices: Vec<ChatDeltaChoice<'a>>,
@@ -237,10 +251,10 @@ impl Frame {
 
     /// The role goes out together with the first token, not before it: a client that takes the
     /// first event for the first token must not measure a server that has done nothing yet.
-    fn write_role(&mut self, out: &mut Vec<u8>) {
-        self.role_sent = true;
+    fn write_role(&mut self, answer: usize, out: &mut Vec<u8>) {
+        self.roles_sent[answer] = true;
         let choice = ChatDeltaChoice {
-            index: 0,
+            index: answer as u32,
             delta: ChatDelta {
                 role: Some(Cow::Borrowed("assistant")),
                 content: Some(Cow::Borrowed("")),
@@ -258,11 +272,12 @@ impl Frame {
 
 impl ChunkWriter for Frame {
     fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
-        if delta.text.is_empty() && delta.finish.is_none() && !self.with_ids {
+        let is_told = self.with_ids || self.with_logprobs;
+        if delta.text.is_empty() && delta.finish.is_none() && !is_told {
             return;
         }
-        if !self.role_sent {
-            self.write_role(out);
+        if !self.roles_sent[delta.index] {
+            self.write_role(delta.index, out);
         }
         let content = (!delta.text.is_empty()).then_some(Cow::Borrowed(delta.text.as_str()));
         let choice = ChatDeltaChoice {
@@ -271,7 +286,7 @@ impl ChunkWriter for Frame {
                 role: None,
                 content,
             },
-            logprobs: None,
+            logprobs: self.logprobs(delta),
             finish_reason: finish_reason(delta.finish),
             token_ids: self.with_ids.then_some(Cow::Borrowed(&delta.ids[..])),
         };

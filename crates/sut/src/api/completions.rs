@@ -10,10 +10,11 @@ use prony_wire::openai::completions::CompletionChoice;
 use prony_wire::openai::{CompletionRequest, CompletionResponse, FinishReason, Prompt, Usage};
 
 use super::error::{ApiError, check_finish};
+use super::logprobs::Written;
 use super::sse::{self, ChunkWriter};
 use super::{App, RawBody, Submission, Submitted, parse};
 use crate::clock;
-use crate::request::{Invalid, Params, RawParams, max_tokens};
+use crate::request::{Invalid, Params, RawParams, answers, max_tokens};
 use crate::stream::{Delta, Finish, Wishes};
 
 /// OpenAI's default for completions; chat has none.
@@ -34,11 +35,16 @@ pub(crate) async fn completions(
     let wishes = Wishes {
         stream: request.stream.unwrap_or(false),
         ids: request.return_token_ids.unwrap_or(false),
+        logprobs: request.logprobs.is_some(),
     };
     let include_usage = include_usage(request.stream_options, wishes)?;
+    let n = answers(request.n)?;
     let prompts = prompts(&app, prompt).await?;
+    let echoed = request.echo.unwrap_or(false).then(|| prompts.clone());
+    let choices = (0..prompts.len() * n).map(|_| Choice::default()).collect();
     let submission = Submission {
         prompts,
+        n,
         max_tokens: Some(max_tokens),
         params,
         wishes,
@@ -51,6 +57,10 @@ pub(crate) async fn completions(
         app: Arc::clone(&app),
         with_ids: wishes.ids,
         include_usage,
+        n_top: request.logprobs.map(|n| n as usize),
+        echoed,
+        n,
+        choices,
     };
     tracing::debug!(
         request_id = frame.id,
@@ -60,7 +70,7 @@ pub(crate) async fn completions(
     if wishes.stream {
         Ok(sse::response(submitted, frame, include_usage))
     } else {
-        whole(submitted, &frame).await
+        whole(submitted, frame).await
     }
 }
 
@@ -80,13 +90,16 @@ pub(crate) fn include_usage(
 
 fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
     let unsupported = [
-        ("echo", request.echo == Some(true)),
-        ("logprobs", request.logprobs.is_some()),
         (
             "suffix",
             request.suffix.as_ref().is_some_and(|s| !s.is_empty()),
         ),
-        ("best_of", request.best_of.is_some_and(|n| n != 1)),
+        (
+            "best_of",
+            request
+                .best_of
+                .is_some_and(|b| Some(b) != request.n.or(Some(1))),
+        ),
     ];
     if let Some((param, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
         return Err(Invalid::new(param, format!("{param}: not supported yet")));
@@ -102,7 +115,6 @@ fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
             .map_or_else(Vec::new, |stop| stop.as_slice().to_vec()),
         ignore_eos: request.ignore_eos,
         min_tokens: request.min_tokens,
-        n: request.n,
         presence_penalty: request.presence_penalty,
         frequency_penalty: request.frequency_penalty,
         repetition_penalty: request.repetition_penalty,
@@ -114,6 +126,8 @@ fn params(request: &CompletionRequest) -> Result<Params, Invalid> {
         logit_bias: request.logit_bias.clone(),
         priority: request.priority,
         deadline_ms: request.deadline_ms,
+        logprobs: request.logprobs.map(|n| ("logprobs", n)),
+        score_prompt: request.echo == Some(true) && request.logprobs.is_some(),
     }
     .validate()
 }
@@ -147,7 +161,7 @@ fn check_n_prompts(n: usize) -> Result<(), Invalid> {
     Ok(())
 }
 
-async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError> {
+async fn whole(submitted: Submitted, mut frame: Frame) -> Result<Response, ApiError> {
     let Submitted {
         mut answer,
         open,
@@ -160,19 +174,32 @@ async fn whole(submitted: Submitted, frame: &Frame) -> Result<Response, ApiError
     }
     let n_generated = deltas.iter().map(|delta| delta.n_tokens).sum();
     let choices = deltas.iter().map(|delta| frame.choice(delta)).collect();
-    Ok(
-        Json(frame.response(choices, Some(Some(sse::usage(n_prompt, n_generated)))))
-            .into_response(),
-    )
+    let usage = Some(Some(sse::usage(n_prompt, n_generated)));
+    Ok(Json(frame.response(choices, usage)).into_response())
 }
 
-/// What is the same in every chunk of a request.
+/// What a request's chunks have in common, and where each of its choices stands.
 struct Frame {
     id: String,
     created: u64,
     app: Arc<App>,
     with_ids: bool,
     include_usage: bool,
+    /// How many of the likeliest tokens are told; `None` tells no probabilities.
+    n_top: Option<usize>,
+    /// The prompts, where their texts come before the answers.
+    echoed: Option<Vec<Vec<u32>>>,
+    /// Answers to each prompt.
+    n: usize,
+    choices: Vec<Choice>,
+}
+
+/// Where a choice stands.
+#[derive(Default)]
+struct Choice {
+    /// Its first piece has gone out.
+    begun: bool,
+    written: Written,
 }
 
 impl Frame {
@@ -191,11 +218,32 @@ impl Frame {
         }
     }
 
-    fn choice<'a>(&self, delta: &'a Delta) -> CompletionChoice<'a> {
+    /// What is new in a choice; its first piece begins with the prompt where that is echoed.
+    fn choice<'a>(&mut self, delta: &'a Delta) -> CompletionChoice<'a> {
+        let table = &self.app.texts.table;
+        let choice = &mut self.choices[delta.index];
+        let is_first = !std::mem::replace(&mut choice.begun, true);
+        let echoed = self.echoed.as_ref().filter(|_| is_first);
+        let prompt = echoed.map_or(&[][..], |prompts| &prompts[delta.index / self.n]);
+        let text = if prompt.is_empty() {
+            Cow::Borrowed(delta.text.as_str())
+        } else {
+            Cow::Owned(table.text(prompt) + &delta.text)
+        };
+        let logprobs = self.n_top.map(|n_top| {
+            // Nothing stands before the first token that would make it likely or not.
+            let scores = std::iter::once(None).chain(delta.prompt.iter().cloned().map(Some));
+            let of_prompt = prompt.iter().copied().zip(scores);
+            let drawn = delta.drawn.iter().cloned();
+            let of_answer = drawn.map(|drawn| (drawn.id, Some(drawn)));
+            choice
+                .written
+                .completion(table, of_prompt.chain(of_answer), n_top)
+        });
         CompletionChoice {
             index: delta.index as u32,
-            text: Cow::Borrowed(&delta.text),
-            logprobs: None,
+            text,
+            logprobs,
             finish_reason: finish_reason(delta.finish),
             token_ids: self.with_ids.then_some(Cow::Borrowed(&delta.ids[..])),
         }
@@ -206,11 +254,13 @@ impl ChunkWriter for Frame {
     fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
         // A token whose text is held back (half a character, the start of a stop string) is no news
         // to a client that reads text.
-        if delta.text.is_empty() && delta.finish.is_none() && !self.with_ids {
+        let is_told = self.with_ids || self.n_top.is_some();
+        if delta.text.is_empty() && delta.finish.is_none() && !is_told {
             return;
         }
         let usage = self.include_usage.then_some(None);
-        sse::write(out, &self.response(vec![self.choice(delta)], usage));
+        let choice = self.choice(delta);
+        sse::write(out, &self.response(vec![choice], usage));
     }
 
     fn usage(&mut self, usage: Usage, out: &mut Vec<u8>) {

@@ -31,6 +31,8 @@ pub mod error;
 
 pub mod sse;
 
+pub mod logprobs;
+
 pub mod health;
 
 pub mod metrics;
@@ -142,10 +144,12 @@ impl RequestIds {
     }
 }
 
-/// A request as the routes hand it in: one sequence a prompt.
+/// A request as the routes hand it in: one sequence an answer.
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) prompts: Vec<Vec<u32>>,
+    /// Answers to each prompt; those to the first prompt come first.
+    pub(crate) n: usize,
     /// `None` gives each prompt all the room behind it.
     pub(crate) max_tokens: Option<usize>,
     pub(crate) params: Params,
@@ -167,6 +171,7 @@ impl App {
     pub(crate) fn submit(&self, submission: Submission) -> Result<Submitted, ApiError> {
         let Submission {
             prompts,
+            n,
             max_tokens,
             params,
             wishes,
@@ -183,21 +188,23 @@ impl App {
                 message: format!("logit_bias: token id {id}, must be below {vocab_size}"),
             });
         }
-        let cache_root = Some(self.roots.next());
-        let mut requests = Vec::with_capacity(prompts.len());
+        // Probabilities of a prompt's tokens come from computing it, not from knowing it.
+        let cache_root = (!params.score_prompt).then(|| self.roots.next());
+        let n_prompt = prompts.iter().map(Vec::len).sum();
+        let mut requests = Vec::with_capacity(prompts.len() * n);
         for prompt in prompts {
             let max_tokens = max_tokens.unwrap_or_else(|| self.admission.room_after(prompt.len()));
             self.admission.check(&prompt, max_tokens)?;
-            requests.push(Generate {
-                prompt,
+            requests.extend((0..n).map(|answer| Generate {
+                prompt: prompt.clone(),
                 max_tokens,
-                params: params.clone(),
+                params: params.of_answer(answer),
                 cache_root,
-            });
+            }));
         }
         let lengths: Vec<usize> = requests.iter().map(|r| r.prompt.len()).collect();
         let (open, permits) = self.admission.admit(&lengths)?;
-        self.metrics.request_params_n.observe(1.0);
+        self.metrics.request_params_n.observe(n as f64);
         let bell = Arc::clone(self.inbox.bell());
         let (answer, outlets) = stream::open(requests.len(), wishes, bell);
         self.inbox
@@ -212,7 +219,7 @@ impl App {
         Ok(Submitted {
             answer,
             open,
-            n_prompt: lengths.iter().sum(),
+            n_prompt,
         })
     }
 

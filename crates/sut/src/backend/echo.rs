@@ -6,9 +6,10 @@
 
 use std::time::Instant;
 
-use super::{Backend, BackendError, BackendInfo, SeqId, Step};
+use super::{Answers, Backend, BackendError, BackendInfo, SeqId, Step};
 use crate::config::{EchoConfig, Limits};
 use crate::request::Generate;
+use crate::stream::Drawn;
 use crate::tokenize::BYTE_EOS;
 
 /// Same block size as the model's cache, so that tests of the cache's limits mean the same.
@@ -114,7 +115,9 @@ impl Backend for Echo {
         Some(seq.first_due + self.config.itl.saturating_mul(n_drawn))
     }
 
-    fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
+    fn step(&mut self, step: &Step, answers: &mut Answers) -> Result<(), BackendError> {
+        let scores = step.followers.iter().map(|&id| Drawn::certain(id));
+        answers.scores.extend(scores);
         for row in &step.rows {
             let seq = self
                 .seqs
@@ -133,7 +136,7 @@ impl Backend for Echo {
                 return Err(BackendError::BadRow(problem));
             };
             (self.kv_free, seq.kv_len) = (kv_free, has);
-            next.push(row.draw.then(|| {
+            answers.next.push(row.draw.then(|| {
                 let n_tokens = self.config.n_tokens.unwrap_or(seq.prompt.len());
                 let id = if seq.n_drawn == n_tokens {
                     BYTE_EOS
@@ -141,7 +144,7 @@ impl Backend for Echo {
                     seq.prompt[seq.n_drawn % seq.prompt.len()]
                 };
                 seq.n_drawn += 1;
-                id
+                Drawn::certain(id)
             }));
         }
         Ok(())
@@ -177,17 +180,19 @@ mod tests {
     }
 
     fn draw(echo: &mut Echo, seq: SeqId) -> Option<u32> {
-        let mut next = Vec::new();
+        let mut answers = Answers::default();
         let step = Step {
             ids: vec![0],
             rows: vec![Row {
                 seq,
                 n_ids: 1,
                 draw: true,
+                n_scored: 0,
             }],
+            followers: Vec::new(),
         };
-        echo.step(&step, &mut next).unwrap();
-        next[0]
+        echo.step(&step, &mut answers).unwrap();
+        answers.next[0].as_ref().map(|drawn| drawn.id)
     }
 
     #[test]
@@ -229,12 +234,14 @@ mod tests {
                 seq: a,
                 n_ids: n,
                 draw: false,
+                n_scored: 0,
             };
             let step = Step {
                 ids: vec![0; n],
                 rows: vec![row],
+                followers: Vec::new(),
             };
-            echo.step(&step, &mut Vec::new())
+            echo.step(&step, &mut Answers::default())
                 .map(|()| echo.kv_free_tokens())
         };
         assert_eq!(echo.seat(a, &[0; 16]), 0);

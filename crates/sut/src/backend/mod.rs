@@ -10,6 +10,7 @@ use crate::chat_template::ChatTemplate;
 use crate::config::{BackendConfig, Config};
 use crate::error::SutError;
 use crate::request::Generate;
+use crate::stream::Drawn;
 use crate::tokenize::{TokenTable, Tokenizer};
 
 pub mod echo;
@@ -53,6 +54,8 @@ pub struct Row {
     pub n_ids: usize,
     /// Whether the token after them is wanted.
     pub draw: bool,
+    /// How many of the step's followers are this row's.
+    pub n_scored: usize,
 }
 
 /// How much of a text is in the cache already.
@@ -71,6 +74,18 @@ pub struct Step {
     pub ids: Vec<u32>,
     /// The rows. A sequence has at most one.
     pub rows: Vec<Row>,
+    /// Known tokens that are asked about: of each row that has some, the ones that follow its first
+    /// ids.
+    pub followers: Vec<u32>,
+}
+
+/// What a step gives.
+#[derive(Debug, Clone, Default)]
+pub struct Answers {
+    /// One entry a row: the token drawn, or `None` for a row that wants none.
+    pub next: Vec<Option<Drawn>>,
+    /// One entry a follower: how likely it was.
+    pub scores: Vec<Drawn>,
 }
 
 /// Why a backend could not do something.
@@ -122,12 +137,12 @@ pub trait Backend: Send {
         None
     }
 
-    /// Computes all rows together and pushes one entry a row to `next`: the id drawn, or `None`
-    /// for a row that wants none. The caller has seen to it that the cache has room.
+    /// Computes all rows together and adds to `answers`, which are empty. The caller has seen to
+    /// it that the cache has room.
     ///
     /// # Errors
-    /// See [`BackendError`]; `next` then holds nothing of use.
-    fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError>;
+    /// See [`BackendError`]; `answers` then hold nothing of use.
+    fn step(&mut self, step: &Step, answers: &mut Answers) -> Result<(), BackendError>;
 }
 
 /// What belongs to a model beside its numbers; shared by all handlers.

@@ -8,15 +8,16 @@ use std::time::Instant;
 
 use prony_models::kv_cache::BLOCK_TOKENS;
 use prony_models::{
-    Decoder, Device, Dtype, LoadOptions, LoadedModel, ModelError, ModelSource, Penalties, Quant,
-    Sampler, SamplingParams, Sequence, StepRow,
+    Decoder, Device, Dtype, LoadOptions, LoadedModel, ModelError, ModelSource, NextToken,
+    Penalties, Quant, Sampler, SamplingParams, Scoring, Sequence, StepRow,
 };
 
-use super::{Backend, BackendError, BackendInfo, KnownPrefix, Loaded, SeqId, Step, Texts};
+use super::{Answers, Backend, BackendError, BackendInfo, KnownPrefix, Loaded, SeqId, Step, Texts};
 use crate::chat_template::ChatTemplate;
 use crate::config::{DtypeName, Limits, QuantName, TorchConfig};
 use crate::error::SutError;
 use crate::request::{Generate, Sampling};
+use crate::stream::Drawn;
 use crate::tokenize::{TokenTable, Tokenizer};
 
 /// A decoder and the sequences open in it.
@@ -35,6 +36,8 @@ struct Open {
     seq: Option<Sequence>,
     sampler: Sampler,
     cache_root: Option<u64>,
+    /// How many of the most likely tokens are told.
+    n_top: usize,
 }
 
 /// Loads the model, its tokenizer and its chat template.
@@ -161,13 +164,15 @@ impl Backend for Torch {
 
     fn open(&mut self, request: &Generate, _now: Instant) -> Result<SeqId, BackendError> {
         let asked = &request.params.sampling;
+        let n_top = request.params.logprobs.unwrap_or(0);
         let sampler = Sampler::new(sampling(asked))
             .and_then(|s| s.with_penalties(penalties(asked), &request.prompt))
             .map_err(|e| fault(&e))?;
         let open = Some(Open {
             seq: None,
-            sampler,
+            sampler: sampler.with_top(n_top),
             cache_root: request.cache_root,
+            n_top,
         });
         if let Some(id) = self.unused.pop() {
             self.seqs[id as usize] = open;
@@ -208,40 +213,57 @@ impl Backend for Torch {
         }
     }
 
-    fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
+    fn step(&mut self, step: &Step, answers: &mut Answers) -> Result<(), BackendError> {
         self.in_step.clear();
         for row in &step.rows {
             let open = self.seqs[row.seq.0 as usize].take();
             self.in_step
                 .push(open.expect("a step names open sequences, each once"));
         }
-        let mut rest = &step.ids[..];
+        let mut ids = &step.ids[..];
+        let mut followers = &step.followers[..];
+        let mut scores: Vec<Vec<NextToken>> = step.rows.iter().map(|_| Vec::new()).collect();
         let mut rows: Vec<StepRow<'_>> = self
             .in_step
             .iter_mut()
             .zip(&step.rows)
-            .map(|(open, row)| {
-                let (tokens, tail) = rest.split_at(row.n_ids);
-                rest = tail;
-                let sampler = row.draw.then_some(&mut open.sampler);
-                StepRow {
-                    seq: open.seq.as_mut().expect("a step names seated sequences"),
-                    tokens,
-                    sampler,
-                }
+            .zip(&mut scores)
+            .map(|((open, row), out)| StepRow {
+                seq: open.seq.as_mut().expect("a step names seated sequences"),
+                tokens: take(&mut ids, row.n_ids),
+                sampler: row.draw.then_some(&mut open.sampler),
+                scoring: (row.n_scored > 0).then(|| Scoring {
+                    followers: take(&mut followers, row.n_scored),
+                    n_top: open.n_top,
+                    out,
+                }),
             })
             .collect();
-        let drawn = self.decoder.step(&mut rows);
+        let next = self.decoder.step(&mut rows);
         drop(rows);
         for (open, row) in self.in_step.drain(..).zip(&step.rows) {
             self.seqs[row.seq.0 as usize] = Some(open);
         }
-        next.extend(
-            drawn
-                .map_err(|e| fault(&e))?
-                .into_iter()
-                .map(|t| t.map(|t| t.id)),
-        );
+        let next = next.map_err(|e| fault(&e))?;
+        answers.next.extend(next.into_iter().map(|t| t.map(drawn)));
+        answers
+            .scores
+            .extend(scores.into_iter().flatten().map(drawn));
         Ok(())
+    }
+}
+
+/// The first `n`, which `rest` then lacks.
+fn take<'a>(rest: &mut &'a [u32], n: usize) -> &'a [u32] {
+    let (taken, left) = rest.split_at(n);
+    *rest = left;
+    taken
+}
+
+fn drawn(token: NextToken) -> Drawn {
+    Drawn {
+        id: token.id,
+        logprob: token.logprob,
+        top: token.top,
     }
 }

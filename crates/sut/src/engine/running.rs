@@ -7,7 +7,7 @@ use crate::detokenize::Assembler;
 use crate::metrics::Metrics;
 use crate::queue::Waiting;
 use crate::request::Generate;
-use crate::stream::{Finish, Outlet};
+use crate::stream::{Drawn, Finish, Outlet};
 
 pub(super) struct Running {
     pub(super) seq: SeqId,
@@ -28,6 +28,10 @@ pub(super) struct Running {
     /// Its age for the order of things: see [`crate::queue::Waiting::order`].
     pub(super) order: Instant,
     pub(super) deadline: Option<Instant>,
+    /// Whether the prompt's tokens are asked about.
+    score_prompt: bool,
+    /// How likely the prompt's tokens were, the first left out, as far as it is computed.
+    pub(super) scores: Vec<Drawn>,
     /// Of the first and the latest token.
     pub(super) drawn_at: Option<(Instant, Instant)>,
     /// Its cache is given back; it leaves the running set in this turn.
@@ -59,6 +63,8 @@ impl Running {
             started: now,
             order,
             deadline,
+            score_prompt: params.score_prompt,
+            scores: Vec::new(),
             drawn_at: None,
             ended: false,
         }
@@ -67,6 +73,21 @@ impl Running {
     /// Tokens drawn so far.
     pub(super) fn n_generated(&self) -> usize {
         self.ids.len() - self.n_prompt
+    }
+
+    /// Of the next `n` tokens to feed, the ones that follow them and are asked about.
+    pub(super) fn asked_about(&self, n: usize) -> &[u32] {
+        if !self.score_prompt || self.drawn_at.is_some() {
+            return &[];
+        }
+        let end = (self.n_fed + n + 1).min(self.ids.len());
+        &self.ids[self.n_fed + 1..end]
+    }
+
+    /// Its cache has been given back: all is to be computed again.
+    pub(super) fn start_over(&mut self) {
+        self.n_fed = 0;
+        self.scores.clear();
     }
 
     /// Takes in a token drawn `now`.
@@ -79,6 +100,9 @@ impl Running {
             return;
         }
         self.drawn_at = Some((now, now));
+        if self.score_prompt {
+            self.outlet.tell_prompt(std::mem::take(&mut self.scores));
+        }
         metrics.prompt_tokens.inc_by(self.n_prompt as u64);
         let n_computed = self.n_prompt - self.n_known;
         metrics

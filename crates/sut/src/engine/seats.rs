@@ -89,7 +89,7 @@ impl Engine {
         tracing::debug!(n_tokens = running.ids.len(), "preempted");
         self.parts.metrics.cache.preemptions.inc();
         self.backend.unseat(running.seq);
-        running.n_fed = 0;
+        running.start_over();
         insert(&mut self.preempted, running);
     }
 }

@@ -61,7 +61,7 @@ impl Backend for Scripted {
         self.unseat(seq);
     }
 
-    fn step(&mut self, step: &Step, next: &mut Vec<Option<u32>>) -> Result<(), BackendError> {
+    fn step(&mut self, step: &Step, answers: &mut Answers) -> Result<(), BackendError> {
         assert!(!step.ids.contains(&PANIC), "asked to panic");
         if step.ids.contains(&BAD) {
             return Err(BackendError::BadRow("id 66".to_owned()));
@@ -74,7 +74,8 @@ impl Backend for Scripted {
         for row in &step.rows {
             let (ids, tail) = rest.split_at(row.n_ids);
             rest = tail;
-            next.push(row.draw.then(|| drawn(ids[row.n_ids - 1])));
+            let next = row.draw.then(|| drawn(ids[row.n_ids - 1]));
+            answers.next.push(next.map(Drawn::certain));
             let fed = &mut self.seqs[row.seq.0 as usize];
             let growth = self.info.kv_cost(*fed + row.n_ids) - self.info.kv_cost(*fed);
             *fed += row.n_ids;
@@ -174,6 +175,7 @@ fn ask(
     let wishes = Wishes {
         stream: false,
         ids: false,
+        logprobs: false,
     };
     let (answer, outlets) = stream::open(1, wishes, Arc::clone(inbox.bell()));
     let request = Generate {

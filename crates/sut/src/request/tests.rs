@@ -65,13 +65,6 @@ fn defaults_are_openais_and_values_are_checked() {
     );
     check(
         RawParams {
-            n: Some(2),
-            ..raw()
-        },
-        "n: 2, must be 1; several answers are not supported yet",
-    );
-    check(
-        RawParams {
             stop: vec![String::new()],
             ..raw()
         },
@@ -90,6 +83,31 @@ fn defaults_are_openais_and_values_are_checked() {
             ..raw()
         },
         "t=1 k=0 p=1 seed=7 eos=true",
+    );
+}
+
+#[test]
+fn what_is_asked_beside_the_text_is_checked_too() {
+    check(
+        RawParams {
+            logprobs: Some(("top_logprobs", 21)),
+            ..raw()
+        },
+        "top_logprobs: 21, must be at most 20",
+    );
+    check(
+        RawParams {
+            priority: Some(-101),
+            ..raw()
+        },
+        "priority: -101, must be from -100 to 100",
+    );
+    check(
+        RawParams {
+            deadline_ms: Some(0),
+            ..raw()
+        },
+        "deadline_ms: 0, must be from 1 to 86400000",
     );
 }
 
@@ -125,6 +143,14 @@ fn what_would_change_the_answer_is_refused_not_ignored() {
 fn requests_without_a_seed_differ() {
     let seed = || RawParams::default().validate().unwrap().sampling.seed;
     assert_ne!(seed(), seed());
+}
+
+#[test]
+fn one_answer_unless_more_are_asked_for() {
+    assert_eq!((answers(None), answers(Some(128))), (Ok(1), Ok(128)));
+    let refused = |n| answers(Some(n)).unwrap_err().message;
+    assert_eq!(refused(0), "n: 0, must be from 1 to 128");
+    assert_eq!(refused(129), "n: 129, must be from 1 to 128");
 }
 
 #[test]

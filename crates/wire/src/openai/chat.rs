@@ -188,7 +188,7 @@ pub struct ChatChoice<'a> {
     /// What the assistant says.
     #[serde(borrow)]
     pub message: ChatAnswer<'a>,
-    /// Always `null` from our server.
+    /// How likely the tokens were, where asked for; see [`super::logprobs`].
     #[serde(default)]
     pub logprobs: Option<serde_json::Value>,
     /// Why it ended.
@@ -246,7 +246,7 @@ pub struct ChatDeltaChoice<'a> {
     /// The new part of the message.
     #[serde(default, borrow)]
     pub delta: ChatDelta<'a>,
-    /// Always `null` from our server.
+    /// How likely the tokens were, where asked for; see [`super::logprobs`].
     #[serde(default)]
     pub logprobs: Option<serde_json::Value>,
     /// Set in the last chunk of this answer.

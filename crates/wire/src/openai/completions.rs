@@ -203,7 +203,7 @@ pub struct CompletionChoice<'a> {
     /// The text, or the part that is new in this chunk.
     #[serde(default, borrow)]
     pub text: Cow<'a, str>,
-    /// Always `null` from our server.
+    /// How likely the tokens were, where asked for; see [`super::logprobs`].
     #[serde(default)]
     pub logprobs: Option<serde_json::Value>,
     /// Set in the last chunk of this choice.

@@ -13,6 +13,8 @@ pub mod error;
 
 pub mod models;
 
+pub mod logprobs;
+
 pub mod completions;
 
 pub mod chat;

@@ -28,7 +28,7 @@ pub enum SutError {
     },
     /// The model or its device could not be loaded.
     #[cfg(feature = "torch")]
-    #[error("model {model}: {source}")]
+    #[error("{}", model_problem(model, source))]
     Model {
         /// As given by `--model`.
         model: String,
@@ -85,5 +85,39 @@ impl SutError {
             SutError::Tokenizer { .. } | SutError::ChatTemplate { .. } => ExitCode::from(3),
             SutError::System { .. } | SutError::EngineFailed => ExitCode::from(1),
         }
+    }
+}
+
+/// Names the model, once: most of what can be wrong with it names its path already.
+#[cfg(feature = "torch")]
+fn model_problem(model: &str, source: &prony_models::ModelError) -> String {
+    let problem = source.to_string();
+    if problem.contains(model) {
+        problem
+    } else {
+        format!("model {model}: {problem}")
+    }
+}
+
+#[cfg(all(test, feature = "torch"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_is_not_there_is_named_once() {
+        let message = |source| {
+            let model = "folder/tiny".to_owned();
+            SutError::Model { model, source }.to_string()
+        };
+        let gone = prony_models::ModelError::NotFound {
+            path: "folder/tiny".into(),
+        };
+        assert_eq!(message(gone), "model folder/tiny: no such file or folder");
+        let device = prony_models::ModelError::Device {
+            device: "cuda:3".to_owned(),
+            problem: "no such device".to_owned(),
+        };
+        let expected = "model folder/tiny: device cuda:3: no such device";
+        assert_eq!(message(device), expected);
     }
 }

@@ -40,10 +40,18 @@ pub struct Hub {
 impl Hub {
     /// As the environment says.
     pub fn from_env() -> Self {
-        let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        Self::from_vars(|name| std::env::var(name).ok())
+    }
+
+    /// As the variables say that `var` knows.
+    pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| var(name).filter(|v| !v.is_empty());
         let yes = |v: String| !matches!(v.to_ascii_lowercase().as_str(), "0" | "false" | "no");
         Self {
-            cache: Cache::from_env(),
+            cache: match set("HF_HOME") {
+                Some(home) => Cache::new(Path::new(&home).join("hub")),
+                None => Cache::default(),
+            },
             endpoint: set("HF_ENDPOINT"),
             token: set("HF_TOKEN"),
             offline: set("HF_HUB_OFFLINE").is_some_and(yes),

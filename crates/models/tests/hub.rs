@@ -18,10 +18,17 @@ use prony_models::{Dtype, ModelSource, load_from};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// A hub with one repository, `org/tiny`.
+/// A request that the hub saw.
+struct Asked {
+    path: String,
+    range: Option<String>,
+    token: Option<String>,
+}
+
+/// A hub with one repository, `org/tiny`, whose every revision is the same.
 struct FakeHub {
     address: SocketAddr,
-    thread: Option<JoinHandle<Vec<String>>>,
+    thread: Option<JoinHandle<Vec<Asked>>>,
 }
 
 impl FakeHub {
@@ -32,7 +39,7 @@ impl FakeHub {
             let mut asked = Vec::new();
             for stream in listener.incoming() {
                 match answer(stream.unwrap(), &files) {
-                    Some(path) => asked.push(path),
+                    Some(request) => asked.push(request),
                     None => break,
                 }
             }
@@ -45,7 +52,7 @@ impl FakeHub {
     }
 
     /// Ends the server; what it was asked for, in order.
-    fn stop(&mut self) -> Vec<String> {
+    fn stop(&mut self) -> Vec<Asked> {
         let Some(thread) = self.thread.take() else {
             return Vec::new();
         };
@@ -56,7 +63,7 @@ impl FakeHub {
 }
 
 /// Answers one request with a part of a file or the repository's description.
-fn answer(stream: TcpStream, files: &BTreeMap<String, Vec<u8>>) -> Option<String> {
+fn answer(stream: TcpStream, files: &BTreeMap<String, Vec<u8>>) -> Option<Asked> {
     let mut lines = BufReader::new(&stream).lines();
     let first = lines.next()?.ok()?;
     let path = first.split(' ').nth(1)?.to_owned();
@@ -64,11 +71,17 @@ fn answer(stream: TcpStream, files: &BTreeMap<String, Vec<u8>>) -> Option<String
         .map_while(Result::ok)
         .take_while(|l| !l.is_empty())
         .collect();
-    let range = headers.iter().find_map(|h| {
-        let (name, value) = h.split_once(": ")?;
-        name.eq_ignore_ascii_case("range")
-            .then(|| value.strip_prefix("bytes="))?
-    });
+    let header = |wanted: &str| {
+        let mut pairs = headers.iter().filter_map(|h| h.split_once(": "));
+        let found = pairs.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        found.map(|(_, value)| value.to_owned())
+    };
+    let range = header("range").map(|r| r.strip_prefix("bytes=").unwrap().to_owned());
+    let asked = Asked {
+        path: path.clone(),
+        range: range.clone(),
+        token: header("authorization"),
+    };
     let listing = || {
         let all: Vec<String> = files
             .keys()
@@ -76,9 +89,12 @@ fn answer(stream: TcpStream, files: &BTreeMap<String, Vec<u8>>) -> Option<String
             .collect();
         format!(r#"{{"sha": "{COMMIT}", "siblings": [{}]}}"#, all.join(", ")).into_bytes()
     };
-    let whole = match path.strip_prefix("/org/tiny/resolve/main/") {
-        Some(file) => files.get(file).cloned(),
-        None => (path == "/api/models/org/tiny/revision/main").then(listing),
+    let file = path.strip_prefix("/org/tiny/resolve/");
+    let whole = match file.and_then(|f| f.split_once('/')) {
+        Some((_, file)) => files.get(file).cloned(),
+        None => path
+            .starts_with("/api/models/org/tiny/revision/")
+            .then(listing),
     };
     let mut stream = &stream;
     let Some(whole) = whole else {
@@ -87,16 +103,18 @@ fn answer(stream: TcpStream, files: &BTreeMap<String, Vec<u8>>) -> Option<String
             "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
         )
         .unwrap();
-        return Some(path);
+        return Some(asked);
     };
-    let (start, end) = range
-        .and_then(|r| r.split_once('-'))
-        .map_or((0, whole.len()), |(a, b)| {
-            (
-                a.parse().unwrap(),
-                b.parse::<usize>().map_or(whole.len(), |last| last + 1),
-            )
-        });
+    let (start, end) =
+        range
+            .as_deref()
+            .and_then(|r| r.split_once('-'))
+            .map_or((0, whole.len()), |(a, b)| {
+                (
+                    a.parse().unwrap(),
+                    b.parse::<usize>().map_or(whole.len(), |last| last + 1),
+                )
+            });
     let body = &whole[start..end];
     write!(
         stream,
@@ -110,13 +128,12 @@ fn answer(stream: TcpStream, files: &BTreeMap<String, Vec<u8>>) -> Option<String
     .unwrap();
     // A client that has seen enough may close early.
     let _ = stream.write_all(body);
-    Some(path)
+    Some(asked)
 }
 
-#[test]
-fn a_repository_is_downloaded_once_and_then_read_from_the_cache() {
-    let name = "llama_gqa_untied_sharded";
-    let mut files: BTreeMap<String, Vec<u8>> = std::fs::read_dir(golden(&format!("tiny/{name}")))
+/// The files of a golden folder that a hub would hold.
+fn repository(name: &str) -> BTreeMap<String, Vec<u8>> {
+    std::fs::read_dir(golden(&format!("tiny/{name}")))
         .unwrap()
         .map(|e| e.unwrap().path())
         .filter(|p| !p.file_stem().unwrap().to_string_lossy().contains("golden"))
@@ -126,29 +143,37 @@ fn a_repository_is_downloaded_once_and_then_read_from_the_cache() {
                 std::fs::read(p).unwrap(),
             )
         })
-        .collect();
+        .collect()
+}
+
+/// Loads through `hub` and compares the first words with the reference's.
+fn check(source: &ModelSource, hub: &Hub, name: &str) {
+    let golden = json(&format!("tiny/{name}/golden.json"));
+    let first = &golden["prompts"][1];
+    let mut model = load_from(source, &options(Dtype::F32), hub).unwrap();
+    let out = continue_alone(&mut *model.decoder, &ids(&first["ids"]), 24, None);
+    assert_eq!(ids_of(&out), ids(&first["greedy24"]));
+}
+
+#[test]
+fn a_repository_is_downloaded_once_and_then_read_from_the_cache() {
+    let name = "llama_gqa_untied_sharded";
+    let mut files = repository(name);
     files.insert("pytorch_model.bin".to_owned(), b"never asked for".to_vec());
     let mut server = FakeHub::start(files);
     let home = tempfile::tempdir().unwrap();
     let source: ModelSource = "org/tiny".parse().unwrap();
     let hub = Hub::at(format!("http://{}", server.address), home.path().to_owned());
-    let golden = json(&format!("tiny/{name}/golden.json"));
-    let first = &golden["prompts"][1];
-    let check = |hub: &Hub| {
-        let mut model = load_from(&source, &options(Dtype::F32), hub).unwrap();
-        let out = continue_alone(&mut *model.decoder, &ids(&first["ids"]), 24, None);
-        assert_eq!(ids_of(&out), ids(&first["greedy24"]));
-    };
+    let check = |hub: &Hub| check(&source, hub, name);
     check(&hub);
     check(&hub);
     let asked = server.stop();
-    let times = |end: &str| asked.iter().filter(|p| p.ends_with(end)).count();
+    let times = |end: &str| asked.iter().filter(|p| p.path.ends_with(end)).count();
     // Once for the size, once for the content; the second load only asks which commit is newest.
-    assert_eq!(times("model-00002-of-00003.safetensors"), 2, "{asked:?}");
+    assert_eq!(times("model-00002-of-00003.safetensors"), 2);
     assert_eq!(
         (times("/revision/main"), times("pytorch_model.bin")),
-        (2, 0),
-        "{asked:?}"
+        (2, 0)
     );
     // The hub is gone: the cache serves on, asked for or not.
     check(&hub);
@@ -158,4 +183,67 @@ fn a_repository_is_downloaded_once_and_then_read_from_the_cache() {
     let start = format!("org/other@main: http://{}: ", server.address);
     assert!(problem.starts_with(&start), "{problem}");
     assert!(!problem.contains('\n'), "{problem}");
+}
+
+#[test]
+fn the_variables_of_hugging_face_are_followed() {
+    let name = "llama_gqa_tied";
+    let home = tempfile::tempdir().unwrap();
+    let mut server = FakeHub::start(repository(name));
+    let endpoint = format!("http://{}/", server.address);
+    let hub = |offline: &str| {
+        Hub::from_vars(|variable| match variable {
+            "HF_HOME" => Some(home.path().to_str().unwrap().to_owned()),
+            "HF_ENDPOINT" => Some(endpoint.clone()),
+            "HF_TOKEN" => Some("hf_secret".to_owned()),
+            "HF_HUB_OFFLINE" => Some(offline.to_owned()),
+            _ => None,
+        })
+    };
+    let source: ModelSource = "org/tiny@v2".parse().unwrap();
+    let offline = load_from(&source, &options(Dtype::F32), &hub("1"));
+    let problem = offline.err().expect("refused").to_string();
+    let cache = home.path().join("hub");
+    let expected = format!(
+        "org/tiny@v2: not in the cache {}, and HF_HUB_OFFLINE is set",
+        cache.display()
+    );
+    assert_eq!(problem, expected);
+    check(&source, &hub("0"), name);
+    let asked = server.stop();
+    assert!(asked.len() > 5);
+    for request in &asked {
+        assert_eq!(request.token.as_deref(), Some("Bearer hf_secret"));
+        assert!(request.path.contains("/v2"), "{}", request.path);
+    }
+    // The layout of the cache is the one that other tools of the hub read.
+    let repository = cache.join("models--org--tiny");
+    let named = std::fs::read_to_string(repository.join("refs/v2")).unwrap();
+    assert_eq!(named, COMMIT);
+    let weights = format!("snapshots/{COMMIT}/model.safetensors");
+    assert!(repository.join(weights).exists());
+    check(&source, &hub("1"), name);
+}
+
+#[test]
+fn a_download_goes_on_where_it_broke_off() {
+    let name = "llama_gqa_tied";
+    let files = repository(name);
+    let half = files["model.safetensors"].len() / 2;
+    let home = tempfile::tempdir().unwrap();
+    // What a download that was cut off leaves behind: the file under its etag, with an ending.
+    let blobs = home.path().join("models--org--tiny/blobs");
+    std::fs::create_dir_all(&blobs).unwrap();
+    let etag = blobs.join("-org-tiny-resolve-main-model.safetensors");
+    let part = etag.with_extension("part");
+    std::fs::write(part, &files["model.safetensors"][..half]).unwrap();
+    let mut server = FakeHub::start(files);
+    let hub = Hub::at(format!("http://{}", server.address), home.path().to_owned());
+    check(&"org/tiny".parse().unwrap(), &hub, name);
+    let asked = server.stop();
+    let weights = asked
+        .iter()
+        .filter(|a| a.path.ends_with("/model.safetensors"));
+    let ranges: Vec<&str> = weights.filter_map(|a| a.range.as_deref()).collect();
+    assert_eq!(ranges, ["0-0".to_owned(), format!("{half}-")]);
 }

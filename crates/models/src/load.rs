@@ -160,6 +160,7 @@ pub fn load_from(
         check_cache_memory(&config, options)?;
     }
     let decoder = registry::build_decoder(&config, &mut weights, &compute, capacity)?;
+    weights.warn_not_finite();
     let info = decoder.info().clone();
     let TextParts {
         tokenizer,

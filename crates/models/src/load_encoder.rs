@@ -74,6 +74,7 @@ pub fn load_encoder_from(
     let compute = Arc::new(compute(options, true)?);
     let limits = (settings.pooling, max_tokens);
     let encoder = TextEncoder::load(config, limits, &mut weights, &compute)?;
+    weights.warn_not_finite();
     let info = encoder.info().clone();
     Ok(LoadedEncoder {
         encoder: Box::new(encoder),

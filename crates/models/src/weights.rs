@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-use half::{bf16, f16};
-use safetensors::tensor::{Metadata, SafeTensors};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Misshaped, ModelError, TensorReport};
-use crate::files::{parse_json, read_text};
 use crate::gguf::GgufFile;
-use crate::mapped_file::MappedFile;
 use crate::quant::NibbleGroup;
+
+mod shards;
+
+use shards::{Shard, shard_files};
 
 /// Rows are decoded in pieces of about this many numbers (1 MiB of f32).
 const PIECE: usize = 1 << 18;
@@ -27,6 +27,8 @@ pub struct Weights {
     shapes: BTreeMap<String, Vec<usize>>,
     taken: BTreeSet<String>,
     report: TensorReport,
+    /// Tensors that were read and hold a number that is none, or infinity.
+    not_finite: Mutex<BTreeSet<String>>,
 }
 
 enum Store {
@@ -35,13 +37,6 @@ enum Store {
         shard_of: BTreeMap<String, usize>,
     },
     Gguf(GgufFile),
-}
-
-struct Shard {
-    map: MappedFile,
-    /// Byte at which tensor data starts.
-    data_start: usize,
-    metadata: Metadata,
 }
 
 /// A tensor that was taken: a name to read rows by. Vectors count as one row.
@@ -125,7 +120,13 @@ impl Weights {
             shapes,
             taken: BTreeSet::new(),
             report: TensorReport::default(),
+            not_finite: Mutex::default(),
         }
+    }
+
+    /// True for a GGUF file.
+    pub fn is_gguf(&self) -> bool {
+        matches!(self.store, Store::Gguf(_))
     }
 
     /// True where the checkpoint has a tensor of that name.
@@ -244,6 +245,8 @@ impl Weights {
             if !file.read_groups(&tensor.name, tensor.first_row + row, &mut groups)? {
                 return Ok(false);
             }
+            let finite = groups.iter().all(|g| g.d.is_finite() && g.m.is_finite());
+            self.note_finite(tensor, finite);
             sink(row, &groups);
         }
         Ok(true)
@@ -256,102 +259,50 @@ impl Weights {
         out: &mut Vec<f32>,
     ) -> Result<(), ModelError> {
         let rows = tensor.first_row + rows.start..tensor.first_row + rows.end;
+        let start = out.len();
         match &self.store {
-            Store::Gguf(file) => file.read_rows(&tensor.name, rows, out),
+            Store::Gguf(file) => file.read_rows(&tensor.name, rows, out)?,
             Store::Safetensors { shards, shard_of } => {
                 let shard = &shards[shard_of[&tensor.name]];
-                shard.read_rows(tensor, rows, out)
+                shard.read_rows(tensor, rows, out)?;
             }
         }
-    }
-}
-
-impl Shard {
-    fn open(path: &Path) -> Result<Self, ModelError> {
-        let map = MappedFile::open(path)?;
-        // The library checks that the offsets are contiguous and end with the file.
-        let (header, metadata) =
-            SafeTensors::read_metadata(&map).map_err(|e| ModelError::Malformed {
-                path: path.to_owned(),
-                problem: e.to_string(),
-            })?;
-        Ok(Self {
-            map,
-            data_start: header + size_of::<u64>(),
-            metadata,
-        })
-    }
-
-    fn read_rows(
-        &self,
-        tensor: &Taken,
-        rows: Range<usize>,
-        out: &mut Vec<f32>,
-    ) -> Result<(), ModelError> {
-        use safetensors::Dtype::{BF16, F16, F32};
-        let info = self
-            .metadata
-            .info(&tensor.name)
-            .expect("the index was made from this header");
-        let size = match info.dtype {
-            F32 => 4,
-            F16 | BF16 => 2,
-            other => {
-                return Err(ModelError::UnsupportedEncoding {
-                    tensor: tensor.name.clone(),
-                    encoding: format!("{other:?}"),
-                    supported: "F32, F16, BF16",
-                });
-            }
-        };
-        let start = self.data_start + info.data_offsets.0 + rows.start * tensor.cols * size;
-        let len = rows.len() * tensor.cols * size;
-        let bytes = self
-            .map
-            .get(start..start + len)
-            .ok_or_else(|| ModelError::Malformed {
-                path: self.map.path().to_owned(),
-                problem: format!("tensor {}: ends past the file", tensor.name),
-            })?;
-        let pair = |b: &[u8]| [b[0], b[1]];
-        match info.dtype {
-            F16 => out.extend(
-                bytes
-                    .chunks_exact(2)
-                    .map(|b| f16::from_le_bytes(pair(b)).to_f32()),
-            ),
-            BF16 => out.extend(
-                bytes
-                    .chunks_exact(2)
-                    .map(|b| bf16::from_le_bytes(pair(b)).to_f32()),
-            ),
-            _ => out.extend(
-                bytes
-                    .chunks_exact(4)
-                    .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
-            ),
-        }
-        self.map.let_go(start..start + len);
+        // Without a branch a number, which costs less than the reading.
+        let finite = out[start..].iter().fold(true, |all, x| all & x.is_finite());
+        self.note_finite(tensor, finite);
         Ok(())
     }
-}
 
-/// The shard files that an index names.
-fn shard_files(folder: &Path, index: &Path) -> Result<Vec<PathBuf>, ModelError> {
-    #[derive(serde::Deserialize)]
-    struct Index {
-        weight_map: BTreeMap<String, String>,
+    fn note_finite(&self, tensor: &Taken, finite: bool) {
+        if !finite {
+            // A set is whole after every insertion.
+            let mut names = self
+                .not_finite
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            names.insert(tensor.name.clone());
+        }
     }
-    let parsed: Index = parse_json(index, &read_text(index)?)?;
-    let names: BTreeSet<String> = parsed.weight_map.into_values().collect();
-    // A name with a slash would reach outside the folder.
-    if let Some(name) = names.iter().find(|n| n.contains('/') || n.contains('\\')) {
-        return Err(ModelError::Malformed {
-            path: index.to_owned(),
-            problem: format!("weight_map names {name}, which is not in this folder"),
-        });
+
+    /// Tensors read so far that hold a number that is none, or infinity.
+    pub fn not_finite(&self) -> BTreeSet<String> {
+        let names = self.not_finite.lock();
+        names.unwrap_or_else(PoisonError::into_inner).clone()
     }
-    Ok(names.into_iter().map(|n| folder.join(n)).collect())
+
+    /// Says once which tensors would make every answer worthless. A warning and no refusal: a
+    /// row of the embedding that no text reaches harms nobody.
+    pub fn warn_not_finite(&self) {
+        let names: Vec<String> = self.not_finite().into_iter().collect();
+        if !names.is_empty() {
+            tracing::warn!(
+                path = %self.path.display(),
+                n_tensors = names.len(),
+                tensors = %names.join(", "),
+                "weights hold numbers that are not finite"
+            );
+        }
+    }
 }
 
 fn no_weights(folder: &Path) -> ModelError {

@@ -51,6 +51,27 @@ fn everything_that_does_not_fit_is_reported_at_once() {
 }
 
 #[test]
+fn tensors_that_are_not_finite_are_named_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    write_safetensors(&path, &[("a", &[2, 3]), ("b", &[4]), ("c", &[2, 2])]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let data = bytes.len() - 14 * 4;
+    bytes[data + 5 * 4..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    bytes[data + 11 * 4..][..4].copy_from_slice(&f32::NEG_INFINITY.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let mut weights = Weights::open_folder(folder.path()).unwrap();
+    let a = weights.take("a", &[2, 3]);
+    let [b, c] = [("b", &[4][..]), ("c", &[2, 2])].map(|(n, shape)| weights.take(n, shape));
+    weights.finish().unwrap();
+    assert!(weights.not_finite().is_empty());
+    for tensor in [&a, &a, &b, &c] {
+        weights.read(tensor, |_, _| {}).unwrap();
+    }
+    assert_eq!(Vec::from_iter(weights.not_finite()), ["a", "c"]);
+}
+
+#[test]
 fn long_tensors_arrive_in_whole_rows() {
     let folder = tempfile::tempdir().unwrap();
     let (rows, cols) = (700, 1000);

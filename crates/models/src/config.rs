@@ -4,6 +4,7 @@
 //! `dtype`) and before (`rope_theta`, `rope_scaling`, `torch_dtype`). GGUF metadata becomes the
 //! same [`ModelConfig`] in `gguf.rs`. Which architecture can be built is the registry's business.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -42,6 +43,8 @@ pub struct ModelConfig {
     pub max_positions: usize,
     /// Keys a query sees, its own included; `None` where it sees all before it.
     pub sliding_window: Option<usize>,
+    /// Layers whose queries see all keys before them although there is a window.
+    pub full_layers: BTreeSet<usize>,
     /// Added to the mean square (or the variance) before its root.
     pub norm_eps: f64,
     /// Rotary position embedding.
@@ -82,7 +85,7 @@ pub enum Activation {
 }
 
 /// Rotary position embedding: base and how far it is stretched.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RopeConfig {
     /// Base of the geometric series of wavelengths.
     pub theta: f64,
@@ -91,7 +94,7 @@ pub struct RopeConfig {
 }
 
 /// Ways to stretch rotary positions.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum RopeScaling {
     /// As trained.
     None,
@@ -111,7 +114,12 @@ pub enum RopeScaling {
         /// Context length the model was trained with.
         original_positions: f64,
     },
+    /// Each frequency divided by its own factor, as GGUF files store what became of `Llama3`.
+    Divided(Vec<f64>),
 }
+
+/// More layers than any model has; a file that claims more would be believed tensor by tensor.
+pub(crate) const MAX_LAYERS: usize = 4096;
 
 impl ModelConfig {
     /// Reads `config.json`.
@@ -142,6 +150,12 @@ impl ModelConfig {
         })
     }
 
+    /// Keys a query of a layer sees, its own included; `None` where it sees all before it.
+    pub fn window_of(&self, layer: usize) -> Option<usize> {
+        self.sliding_window
+            .filter(|_| !self.full_layers.contains(&layer))
+    }
+
     /// Every contradiction in the numbers, each naming key and value.
     pub(crate) fn contradictions(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -159,6 +173,12 @@ impl ModelConfig {
             if value == 0 || value > 1 << 30 {
                 problems.push(format!("{key} {value}: must be 1 to 2^30"));
             }
+        }
+        if self.n_layers > MAX_LAYERS {
+            problems.push(format!(
+                "num_hidden_layers {}: must be at most {MAX_LAYERS}",
+                self.n_layers
+            ));
         }
         if self.n_kv_heads > 0 && !self.n_heads.is_multiple_of(self.n_kv_heads) {
             problems.push(format!(
@@ -213,6 +233,11 @@ impl RopeConfig {
         match self.scaling {
             RopeScaling::None => {}
             RopeScaling::Linear { factor } => positive("rope factor", factor, problems),
+            RopeScaling::Divided(ref factors) => {
+                for factor in factors {
+                    positive("rope factor", *factor, problems);
+                }
+            }
             RopeScaling::Llama3 {
                 factor,
                 low_freq_factor,

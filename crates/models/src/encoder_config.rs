@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::config::Activation;
+use crate::config::{Activation, MAX_LAYERS};
 use crate::device::Dtype;
 use crate::error::ModelError;
 use crate::files::{parse_json, read_text};
@@ -187,6 +187,12 @@ impl EncoderConfig {
             problems.push(format!(
                 "hidden_size {} is not a multiple of num_attention_heads {}",
                 self.hidden_size, self.n_heads
+            ));
+        }
+        if self.n_layers > MAX_LAYERS {
+            let n = self.n_layers;
+            problems.push(format!(
+                "num_hidden_layers {n}: must be at most {MAX_LAYERS}"
             ));
         }
         if self.n_token_types > 1 << 30 {

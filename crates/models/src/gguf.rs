@@ -18,8 +18,15 @@ use crate::quant::NibbleGroup;
 
 mod config;
 
+mod names;
+
+pub(crate) use names::Family;
+
 /// Encodings that are decoded, for the message that refuses another.
 const SUPPORTED: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K";
+
+/// What each rotary frequency is divided by, where the context was stretched as in Llama 3.1.
+const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// An open GGUF file.
 pub struct GgufFile {
@@ -27,6 +34,8 @@ pub struct GgufFile {
     content: Content,
     /// Invariant: each value is a key of `content.tensor_infos`.
     hf_names: HashMap<String, String>,
+    /// `None` for a family without a wiring here; its tensors keep their names.
+    family: Option<Family>,
     /// Width of one rotary head, for the row order of q and k.
     head_dim: usize,
 }
@@ -48,19 +57,29 @@ impl GgufFile {
         }))
         .map_err(|_| malformed("the header is not valid".to_owned()))?
         .map_err(|e| malformed(first_line(&e)))?;
-        let hf_names = content
-            .tensor_infos
-            .keys()
-            .filter_map(|gguf| Some((hf_name(gguf)?, gguf.clone())))
-            .collect();
         let mut this = Self {
             map,
             content,
-            hf_names,
-            head_dim: 0,
+            hf_names: HashMap::new(),
+            family: None,
+            head_dim: 1,
         };
+        this.family = this.string("general.architecture").and_then(Family::of);
+        let stored = this.content.tensor_infos.keys();
+        let names = stored.filter_map(|gguf| Some((this.hf_name(gguf)?, gguf.clone())));
+        this.hf_names = names.collect();
         this.head_dim = this.head_dim_of_header();
         Ok(this)
+    }
+
+    fn hf_name(&self, gguf: &str) -> Option<String> {
+        self.family?.hf_name(gguf)
+    }
+
+    /// A key of the family: `rope.freq_base` is `llama.rope.freq_base` in a file of Llama's.
+    fn key(&self, rest: &str) -> String {
+        let family = self.string("general.architecture").unwrap_or_default();
+        format!("{family}.{rest}")
     }
 
     /// The file.
@@ -70,12 +89,12 @@ impl GgufFile {
 
     fn head_dim_of_header(&self) -> usize {
         let split = || {
-            let heads = self.size("llama.attention.head_count")?;
-            self.size("llama.embedding_length")?.checked_div(heads)
+            let heads = self.size(&self.key("attention.head_count"))?;
+            self.size(&self.key("embedding_length"))?.checked_div(heads)
         };
-        self.size("llama.attention.key_length")
-            .or_else(split)
-            .unwrap_or(1)
+        let said = self.size(&self.key("attention.key_length"));
+        // At least 1, so that a head can be divided by; contradictions are found in the config.
+        said.or_else(split).unwrap_or(1).max(1)
     }
 
     fn embedding_rows(&self) -> Option<usize> {
@@ -115,6 +134,14 @@ impl GgufFile {
         values.iter().map(integer).collect()
     }
 
+    /// A metadata array of numbers.
+    pub fn numbers(&self, key: &str) -> Option<Vec<f64>> {
+        let Value::Array(values) = self.content.metadata.get(key)? else {
+            return None;
+        };
+        values.iter().map(number).collect()
+    }
+
     /// A metadata truth value.
     pub fn flag(&self, key: &str) -> Option<bool> {
         match self.content.metadata.get(key)? {
@@ -133,21 +160,17 @@ impl GgufFile {
     }
 
     fn number(&self, key: &str) -> Option<f64> {
-        match self.content.metadata.get(key)? {
-            // The shortest decimal that names the f32: 1e-5 was meant, not 9.999999747e-06.
-            Value::F32(v) => v.to_string().parse().ok(),
-            Value::F64(v) => Some(*v),
-            other => integer(other).map(|i| i as f64),
-        }
+        number(self.content.metadata.get(key)?)
     }
 
-    /// All tensors: Hugging Face name where there is one, else the GGUF name, with the shape.
+    /// All tensors: Hugging Face name where there is one, else the GGUF name, with the shape. The
+    /// factors of the rotary angles are part of the configuration.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = (String, Vec<usize>)> + '_ {
-        self.content.tensor_infos.iter().map(|(gguf, info)| {
-            (
-                hf_name(gguf).unwrap_or_else(|| gguf.clone()),
-                info.shape.dims().to_vec(),
-            )
+        let tensors = self.content.tensor_infos.iter();
+        let weights = tensors.filter(|(gguf, _)| *gguf != ROPE_FACTORS);
+        weights.map(|(gguf, info)| {
+            let name = self.hf_name(gguf).unwrap_or_else(|| gguf.clone());
+            (name, info.shape.dims().to_vec())
         })
     }
 
@@ -165,8 +188,15 @@ impl GgufFile {
     ) -> Result<(), ModelError> {
         let gguf = self.hf_names.get(name).map_or(name, String::as_str);
         let info = &self.content.tensor_infos[gguf];
-        if !is_rotary(gguf) {
+        if !self.is_interleaved(gguf) {
             return self.decode(gguf, info, rows, out);
+        }
+        if info.shape.rank() == 1 {
+            let mut stored = Vec::new();
+            self.decode(gguf, info, rows, &mut stored)?;
+            let order = (0..stored.len()).map(|i| stored_row(i, self.head_dim));
+            out.extend(order.map(|i| stored[i]));
+            return Ok(());
         }
         for row in rows.clone() {
             let stored = stored_row(row, self.head_dim);
@@ -177,6 +207,10 @@ impl GgufFile {
         let end = rows.end.next_multiple_of(self.head_dim);
         self.map.let_go(self.byte_range(gguf, info, first..end)?);
         Ok(())
+    }
+
+    fn is_interleaved(&self, gguf: &str) -> bool {
+        self.family.is_some_and(|f| f.is_interleaved(gguf))
     }
 
     /// Decodes rows as stored.
@@ -224,7 +258,7 @@ impl GgufFile {
         if !matches!(info.ggml_dtype, GgmlDType::Q4_0 | GgmlDType::Q4_1) {
             return Ok(false);
         }
-        let row = if is_rotary(gguf) {
+        let row = if self.is_interleaved(gguf) {
             stored_row(row, self.head_dim)
         } else {
             row
@@ -283,6 +317,15 @@ fn is_supported(encoding: GgmlDType) -> bool {
     )
 }
 
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        // The shortest decimal that names the f32: 1e-5 was meant, not 9.999999747e-06.
+        Value::F32(v) => v.to_string().parse().ok(),
+        Value::F64(v) => Some(*v),
+        other => integer(other).map(|i| i as f64),
+    }
+}
+
 fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::U8(v) => Some(i64::from(*v)),
@@ -295,40 +338,6 @@ fn integer(value: &Value) -> Option<i64> {
         Value::I64(v) => Some(*v),
         Value::F32(_) | Value::F64(_) | Value::Bool(_) | Value::String(_) | Value::Array(_) => None,
     }
-}
-
-/// The Hugging Face name of a tensor of the Llama family.
-fn hf_name(gguf: &str) -> Option<String> {
-    let fixed = match gguf {
-        "token_embd.weight" => "model.embed_tokens.weight",
-        "output_norm.weight" => "model.norm.weight",
-        "output.weight" => "lm_head.weight",
-        _ => "",
-    };
-    if !fixed.is_empty() {
-        return Some(fixed.to_owned());
-    }
-    let (layer, rest) = gguf.strip_prefix("blk.")?.split_once('.')?;
-    let layer: usize = layer.parse().ok()?;
-    let (part, kind) = rest.rsplit_once('.')?;
-    let part = match part {
-        "attn_q" => "self_attn.q_proj",
-        "attn_k" => "self_attn.k_proj",
-        "attn_v" => "self_attn.v_proj",
-        "attn_output" => "self_attn.o_proj",
-        "ffn_gate" => "mlp.gate_proj",
-        "ffn_up" => "mlp.up_proj",
-        "ffn_down" => "mlp.down_proj",
-        "attn_norm" => "input_layernorm",
-        "ffn_norm" => "post_attention_layernorm",
-        _ => return None,
-    };
-    Some(format!("model.layers.{layer}.{part}.{kind}"))
-}
-
-/// True for the tensors whose rows are stored for interleaved rotary pairs.
-fn is_rotary(gguf: &str) -> bool {
-    gguf.contains(".attn_q.") || gguf.contains(".attn_k.")
 }
 
 /// Where a row of Hugging Face order is stored.
@@ -356,30 +365,6 @@ mod tests {
         let order: Vec<usize> = (0..8).map(|r| stored_row(r, 4)).collect();
         assert_eq!(order, [0, 2, 1, 3, 4, 6, 5, 7]);
         assert_eq!(stored_row(33, 64), 3);
-    }
-
-    #[test]
-    fn names_become_those_of_hugging_face() {
-        let cases = [
-            ("token_embd.weight", Some("model.embed_tokens.weight")),
-            (
-                "blk.12.attn_q.weight",
-                Some("model.layers.12.self_attn.q_proj.weight"),
-            ),
-            (
-                "blk.0.ffn_norm.weight",
-                Some("model.layers.0.post_attention_layernorm.weight"),
-            ),
-            (
-                "blk.1.attn_v.bias",
-                Some("model.layers.1.self_attn.v_proj.bias"),
-            ),
-            ("rope_freqs.weight", None),
-            ("blk.x.attn_q.weight", None),
-        ];
-        for (gguf, expected) in cases {
-            assert_eq!(hf_name(gguf).as_deref(), expected);
-        }
     }
 
     #[test]

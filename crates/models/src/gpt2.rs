@@ -98,8 +98,16 @@ fn take(config: &ModelConfig, weights: &mut Weights) -> Parts {
 
 fn take_layer(config: &ModelConfig, weights: &mut Weights, layer: &str) -> LayerParts {
     let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+    let by_output = weights.is_gguf();
     let mut dense = |name: &str, inputs: usize, outputs: usize| Dense {
-        weight: weights.take(&format!("{layer}.{name}.weight"), &[inputs, outputs]),
+        weight: {
+            let shape = if by_output {
+                [outputs, inputs]
+            } else {
+                [inputs, outputs]
+            };
+            weights.take(&format!("{layer}.{name}.weight"), &shape)
+        },
         bias: Some(weights.take(&format!("{layer}.{name}.bias"), &[outputs])),
     };
     LayerParts {
@@ -120,8 +128,16 @@ fn read_layer(
 ) -> Result<GptLayer, ModelError> {
     let (hidden, inner) = (config.hidden_size, config.intermediate_size);
     let norm = |part| LayerNorm::read(compute, weights, part, config.norm_eps);
+    // A GGUF file stores the matrix of every family as it is used.
+    let in_order = |stored: Vec<f32>, inputs: usize| {
+        if weights.is_gguf() {
+            stored
+        } else {
+            transposed(stored, inputs)
+        }
+    };
     let dense =
-        |part: &Dense, inputs, outputs| part.read(compute, weights, transposed, (outputs, inputs));
+        |part: &Dense, inputs, outputs| part.read(compute, weights, in_order, (outputs, inputs));
     Ok(GptLayer {
         attention_norm: norm(&parts.ln_1)?,
         qkv: dense(&parts.c_attn, hidden, 3 * hidden)?,

@@ -49,6 +49,7 @@ struct Parts {
 }
 
 struct LayerParts {
+    index: usize,
     input_layernorm: Taken,
     /// q, k and v, or the tensor that fuses them, and their biases.
     qkv: Vec<Taken>,
@@ -134,7 +135,8 @@ impl Layer {
         let qkv: Vec<&Taken> = parts.qkv.iter().collect();
         let qkv_biases: Vec<&Taken> = parts.qkv_biases.iter().collect();
         let o_bias: Vec<&Taken> = parts.o_bias.iter().collect();
-        let mut attention = SelfAttention::new(compute, Heads::of(config), config.sliding_window);
+        let mut attention =
+            SelfAttention::new(compute, Heads::of(config), config.window_of(parts.index));
         if let Some([q, k]) = &parts.qk_norms {
             attention = attention.with_qk_norm(norm(q)?, norm(k)?);
         }
@@ -215,6 +217,7 @@ fn take_layer(config: &ModelConfig, weights: &mut Weights, layer: usize) -> Laye
     };
     let mlp_shapes = [("gate", inner), ("up", inner), ("down", hidden)];
     LayerParts {
+        index: layer,
         input_layernorm: take("input_layernorm.weight", &[hidden]),
         qkv: qkv_weights,
         qkv_biases,

@@ -1,21 +1,20 @@
-//! Text to ids: from a folder's `tokenizer.json`, or rebuilt from a GGUF file's vocabulary.
+//! Text to ids: from a folder's `tokenizer.json`; `stored` rebuilds it from a GGUF file.
 //!
 //! Also finds the chat template and the texts of the start and end tokens. Applying the template
 //! is the server's business.
 
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use serde::Deserialize;
-use tokenizers::decoders::byte_level::ByteLevel;
-use tokenizers::models::bpe::BPE;
-use tokenizers::pre_tokenizers::digits::Digits;
-use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::processors::template::TemplateProcessing;
-use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer};
+use tokenizers::Tokenizer;
 
 use crate::error::ModelError;
 use crate::files::{parse_json, read_text_if_there};
-use crate::gguf::GgufFile;
+
+mod stored;
+
+pub use stored::from_gguf;
 
 /// A tokenizer and what belongs to it.
 pub struct TextParts {
@@ -42,11 +41,16 @@ pub fn from_folder(folder: &Path) -> Result<TextParts, ModelError> {
             file,
         });
     }
-    let refuse = |e: tokenizers::Error| ModelError::Tokenizer {
+    let refuse_text = |problem: String| ModelError::Tokenizer {
         path: path.clone(),
-        problem: e.to_string(),
+        problem,
     };
-    let mut tokenizer = Tokenizer::from_file(&path).map_err(refuse)?;
+    let refuse = |e: tokenizers::Error| refuse_text(e.to_string());
+    // Some damaged files panic inside the library: it reads a piece twice and expects no fault
+    // the second time.
+    let mut tokenizer = catch_unwind(|| Tokenizer::from_file(&path))
+        .map_err(|_| refuse_text("the file is not valid".to_owned()))?
+        .map_err(refuse)?;
     // Some folders store the settings of a training run; a server cuts and pads by its own rules.
     tokenizer.with_truncation(None).map_err(refuse)?;
     tokenizer.with_padding(None);
@@ -132,126 +136,6 @@ impl RawToken {
     }
 }
 
-/// GGUF token type: control, that is, special.
-const CONTROL: i64 = 3;
-/// GGUF token type: added by the model's maker, matched before the merges.
-const USER_DEFINED: i64 = 4;
-
-/// Rebuilds the tokenizer of a GGUF file.
-///
-/// # Errors
-/// [`ModelError::Tokenizer`] for a kind other than byte-level BPE, an unknown pre-tokenizer name
-/// or a vocabulary that does not fit its merges.
-pub fn from_gguf(file: &GgufFile) -> Result<TextParts, ModelError> {
-    let refuse = |problem: String| ModelError::Tokenizer {
-        path: file.path().to_owned(),
-        problem,
-    };
-    let failed = |e: tokenizers::Error| refuse(e.to_string());
-    let kind = file.string("tokenizer.ggml.model").unwrap_or("none");
-    if kind != "gpt2" {
-        return Err(refuse(format!("tokenizer.ggml.model {kind}: must be gpt2")));
-    }
-    let tokens = list(file, "tokenizer.ggml.tokens")?;
-    let mut tokenizer = Tokenizer::new(bpe(file, &tokens)?);
-    let pre = file.string("tokenizer.ggml.pre").unwrap_or("gpt-2");
-    let split = pre_tokenizer(pre)
-        .ok_or_else(|| refuse(format!("tokenizer.ggml.pre {pre}: must be gpt-2 or smollm")))?;
-    tokenizer.with_pre_tokenizer(Some(split));
-    tokenizer.with_decoder(Some(ByteLevel::default()));
-    let types = file
-        .integers("tokenizer.ggml.token_type")
-        .unwrap_or_default();
-    let of_type = |wanted: i64, special: bool| {
-        let found = tokens
-            .iter()
-            .zip(&types)
-            .filter(move |(_, t)| **t == wanted);
-        let added = found.map(move |(text, _)| AddedToken::from(*text, special).normalized(false));
-        added.collect::<Vec<_>>()
-    };
-    tokenizer
-        .add_special_tokens(of_type(CONTROL, true))
-        .map_err(failed)?;
-    tokenizer
-        .add_tokens(of_type(USER_DEFINED, false))
-        .map_err(failed)?;
-    let text_of = |key: &str| {
-        let id = file.token_id(key)?;
-        tokens.get(id as usize).map(|t| (id, (*t).to_owned()))
-    };
-    let bos = text_of("tokenizer.ggml.bos_token_id");
-    if let (Some(true), Some((id, text))) = (file.flag("tokenizer.ggml.add_bos_token"), &bos) {
-        tokenizer.with_post_processor(Some(start_with(text, *id).map_err(refuse)?));
-    }
-    Ok(TextParts {
-        tokenizer,
-        chat_template: file.string("tokenizer.chat_template").map(str::to_owned),
-        bos_text: bos.map(|(_, text)| text),
-        eos_text: text_of("tokenizer.ggml.eos_token_id").map(|(_, text)| text),
-    })
-}
-
-/// A list of strings that must be there.
-fn list<'a>(file: &'a GgufFile, key: &str) -> Result<Vec<&'a str>, ModelError> {
-    file.strings(key).ok_or_else(|| ModelError::Tokenizer {
-        path: file.path().to_owned(),
-        problem: format!("{key} is missing or not a list of strings"),
-    })
-}
-
-/// The model proper: vocabulary and merges.
-fn bpe(file: &GgufFile, tokens: &[&str]) -> Result<BPE, ModelError> {
-    let refuse = |problem: String| ModelError::Tokenizer {
-        path: file.path().to_owned(),
-        problem,
-    };
-    let merges = list(file, "tokenizer.ggml.merges")?
-        .into_iter()
-        .map(|m| {
-            let (left, right) = m.split_once(' ').ok_or_else(|| {
-                refuse(format!(
-                    "tokenizer.ggml.merges holds {m:?}, which is not a pair"
-                ))
-            })?;
-            Ok((left.to_owned(), right.to_owned()))
-        })
-        .collect::<Result<Vec<_>, ModelError>>()?;
-    let vocab = tokens
-        .iter()
-        .enumerate()
-        .map(|(id, t)| ((*t).to_owned(), id as u32));
-    BPE::builder()
-        .vocab_and_merges(vocab.collect::<tokenizers::models::bpe::Vocab>(), merges)
-        .build()
-        .map_err(|e| refuse(e.to_string()))
-}
-
-/// How text is cut before the merges, by llama.cpp's name for it.
-fn pre_tokenizer(name: &str) -> Option<PreTokenizerWrapper> {
-    let bytes = PreTokenizerWrapper::ByteLevel(ByteLevel::new(false, true, true));
-    match name {
-        "gpt-2" => Some(bytes),
-        // Each digit alone first; transformers' own conversion leaves that out.
-        "smollm" => {
-            let digits = PreTokenizerWrapper::Digits(Digits::new(true));
-            Some(PreTokenizerWrapper::Sequence(Sequence::new(vec![
-                digits, bytes,
-            ])))
-        }
-        _ => None,
-    }
-}
-
-/// Puts the start token in front of every text.
-fn start_with(text: &str, id: u32) -> Result<TemplateProcessing, String> {
-    TemplateProcessing::builder()
-        .try_single(vec![text.to_owned(), "$A".to_owned()])?
-        .special_tokens(vec![(text.to_owned(), id)])
-        .build()
-        .map_err(|e| e.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,11 +163,5 @@ mod tests {
             rich.chat_template.and_then(RawTemplate::main).as_deref(),
             Some("D")
         );
-    }
-
-    #[test]
-    fn only_known_cuts_are_built() {
-        assert!(pre_tokenizer("smollm").is_some() && pre_tokenizer("gpt-2").is_some());
-        assert!(pre_tokenizer("llama-bpe").is_none());
     }
 }

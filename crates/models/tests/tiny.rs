@@ -309,6 +309,29 @@ fn a_model_that_does_not_fit_is_refused_in_one_line() {
     assert_eq!(gone, "model DIR: no such file or folder");
 }
 
+/// Layers with the window and without in one model: the reference has none, so the two ways to
+/// compute must agree, and each pure case be the one that it is.
+#[test]
+fn a_window_may_hold_for_some_layers_only() {
+    let [full, sliding] = ["full_attention", "sliding_attention"];
+    let last = |types: [&str; 2], window: &str, options: &LoadOptions| {
+        let copy = with_older_config("mistral_swa");
+        let types = format!(r#""sliding_window": {window}, "layer_types": {types:?}"#);
+        edit_config(copy.path(), r#""sliding_window": 8"#, &types);
+        let (_, ids) = prompts("mistral_swa").pop().unwrap();
+        logits(&mut open(copy.path(), options), &ids, 7)
+    };
+    let [own, torch] = variants();
+    let whole = last([full, full], "null", &own);
+    assert_eq!(last([full, full], "8", &own), whole);
+    let windowed = last([sliding, sliding], "8", &own);
+    for types in [[full, sliding], [sliding, full]] {
+        let mixed = last(types, "8", &own);
+        assert!(worst(&mixed, &whole) > 0.01 && worst(&mixed, &windowed) > 0.01);
+        assert!(worst(&mixed, &last(types, "8", &torch)) < LOGITS);
+    }
+}
+
 #[test]
 fn a_bad_row_is_refused_before_anything_changes() {
     use prony_models::{ModelError, Sampler, StepRow};

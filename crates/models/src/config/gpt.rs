@@ -2,6 +2,8 @@
 //!
 //! Defaults are those of transformers' `GPT2Config` and `GPTNeoXConfig`.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use crate::config::{Activation, ModelConfig, RawFamily, RawRope, RopeConfig, RopeScaling};
@@ -119,6 +121,7 @@ fn blank(hidden_size: usize, n_heads: usize, head_dim: usize) -> ModelConfig {
         head_dim,
         max_positions: 0,
         sliding_window: None,
+        full_layers: BTreeSet::new(),
         norm_eps: 0.0,
         rope: RopeConfig {
             theta: 10_000.0,

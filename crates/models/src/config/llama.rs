@@ -1,9 +1,11 @@
 //! `config.json` of Llama and its kin: Mistral, Qwen2, Qwen3, Phi-3.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use super::gpt::Validated;
-use super::{ModelConfig, RawFamily, RawRope, RopeConfig};
+use super::{MAX_LAYERS, ModelConfig, RawFamily, RawRope, RopeConfig};
 
 /// As written; every key that changes the numbers.
 #[derive(Debug, Deserialize)]
@@ -26,6 +28,8 @@ pub(super) struct RawLlama {
     hidden_act: Option<String>,
     sliding_window: Option<usize>,
     use_sliding_window: Option<bool>,
+    max_window_layers: Option<usize>,
+    layer_types: Option<Vec<String>>,
 }
 
 impl RawLlama {
@@ -58,10 +62,11 @@ impl RawLlama {
             }
             hidden_size / n_heads.max(1)
         });
-        self.refuse_variants(&name, &mut problems);
+        self.refuse_variants(&mut problems);
         let max_positions = self.max_position_embeddings.unwrap_or(2048);
         let rope = self.read_rope(max_positions, &mut problems);
-        let sliding_window = self.sliding_window.filter(|_| !is("qwen"));
+        let sliding_window = self.window(&name);
+        let full_layers = self.full_layers(sliding_window, n_layers, &mut problems);
         let attention_bias = self.attention_bias.unwrap_or(false);
         let mut config = ModelConfig {
             architecture: String::new(),
@@ -74,6 +79,7 @@ impl RawLlama {
             head_dim,
             max_positions,
             sliding_window,
+            full_layers,
             norm_eps: self
                 .rms_norm_eps
                 .unwrap_or(if is("phi3") { 1e-5 } else { 1e-6 }),
@@ -106,18 +112,68 @@ impl RawLlama {
             problems.push(format!("partial_rotary_factor {partial}: must be 1"));
         }
         rope.validate(self.rope_theta, max_positions, problems)
-        // Such folders name a window that is switched off.
+    }
+
+    /// The window, where it is on: Qwen's folders name one that mostly is not, and Llama has none.
+    fn window(&self, name: &str) -> Option<usize> {
+        let name = name.to_lowercase();
+        let on = if name.starts_with("qwen") {
+            self.use_sliding_window == Some(true)
+        } else {
+            !name.starts_with("llama")
+        };
+        let default = name.starts_with("qwen").then_some(4096);
+        self.sliding_window.or(default).filter(|_| on)
+    }
+
+    /// Layers without the window: as listed, else Qwen's first `max_window_layers`.
+    fn full_layers(
+        &self,
+        window: Option<usize>,
+        n_layers: usize,
+        problems: &mut Vec<String>,
+    ) -> BTreeSet<usize> {
+        let Some(types) = &self.layer_types else {
+            // Only Qwen's switch makes a difference between layers; 28 is the default of its class.
+            let first = self
+                .use_sliding_window
+                .map_or(0, |_| self.max_window_layers.unwrap_or(28));
+            let all = first.min(n_layers).min(MAX_LAYERS);
+            return window.map_or(0..0, |_| 0..all).collect();
+        };
+        if types.len() != n_layers {
+            let n = types.len();
+            problems.push(format!(
+                "layer_types names {n} layers, num_hidden_layers {n_layers}"
+            ));
+        }
+        for kind in types {
+            match (kind.as_str(), window) {
+                ("full_attention", _) | ("sliding_attention", Some(_)) => {}
+                ("sliding_attention", None) => {
+                    problems.push("layer_types sliding_attention: there is no window".to_owned());
+                    break;
+                }
+                (other, _) => {
+                    problems.push(format!(
+                        "layer_types {other}: must be full_attention or sliding_attention"
+                    ));
+                    break;
+                }
+            }
+        }
+        let full = types.iter().enumerate();
+        full.filter(|(_, kind)| *kind == "full_attention")
+            .filter(|_| window.is_some())
+            .map(|(layer, _)| layer)
+            .collect()
     }
 
     /// Variants of the architecture that would need other wiring.
-    fn refuse_variants(&self, name: &str, problems: &mut Vec<String>) {
+    fn refuse_variants(&self, problems: &mut Vec<String>) {
         let act = self.hidden_act.as_deref().unwrap_or("silu");
         if act != "silu" {
             problems.push(format!("hidden_act {act}: must be silu"));
-        }
-        // A window that is on would hold for some layers only.
-        if name.to_lowercase().starts_with("qwen") && self.use_sliding_window == Some(true) {
-            problems.push("use_sliding_window true: must be false".to_owned());
         }
     }
 }

@@ -110,3 +110,98 @@ fn every_problem_is_named() {
         "{wrong}"
     );
 }
+
+const QWEN2: &str = r#""architectures": ["Qwen2ForCausalLM"], "vocab_size": 512,
+    "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "sliding_window": 8"#;
+
+fn windows(text: &str) -> Result<Vec<Option<usize>>, String> {
+    let config = ModelConfig::parse(Path::new("config.json"), &format!("{{{text}}}"));
+    let config = config.map_err(|e| e.to_string())?;
+    Ok((0..config.n_layers).map(|i| config.window_of(i)).collect())
+}
+
+/// What transformers' `Qwen2Config` makes of the same keys.
+#[test]
+fn a_window_holds_for_the_layers_that_have_it() {
+    let (all, one) = (None, Some(8));
+    let cases = [
+        ("", [all; 4]),
+        (
+            r#", "use_sliding_window": false, "max_window_layers": 0"#,
+            [all; 4],
+        ),
+        // The default of the class is more layers than there are.
+        (r#", "use_sliding_window": true"#, [all; 4]),
+        (
+            r#", "use_sliding_window": true, "max_window_layers": 3"#,
+            [all, all, all, one],
+        ),
+        (
+            r#", "use_sliding_window": true, "max_window_layers": 3, "layer_types":
+            ["sliding_attention", "full_attention", "full_attention", "sliding_attention"]"#,
+            [one, all, all, one],
+        ),
+    ];
+    for (more, expected) in cases {
+        assert_eq!(
+            windows(&format!("{QWEN2}{more}")).unwrap(),
+            expected,
+            "{more}"
+        );
+    }
+    let mistral = QWEN2.replace("Qwen2", "Mistral");
+    assert_eq!(windows(&mistral).unwrap(), [one; 4]);
+    // Llama's class knows no window.
+    assert_eq!(windows(&QWEN2.replace("Qwen2", "Llama")).unwrap(), [all; 4]);
+}
+
+#[test]
+fn layer_types_that_make_no_sense_are_refused() {
+    let cases = [
+        (
+            r#", "layer_types": ["full_attention"]"#,
+            "config.json: layer_types names 1 layers, num_hidden_layers 4",
+        ),
+        (
+            r#", "layer_types": ["full_attention", "sliding_attention", "x", "x"]"#,
+            "config.json: layer_types sliding_attention: there is no window",
+        ),
+        (
+            r#", "use_sliding_window": true, "layer_types": ["chunked_attention", "x", "x", "x"]"#,
+            "config.json: layer_types chunked_attention: must be full_attention or \
+             sliding_attention",
+        ),
+    ];
+    for (more, expected) in cases {
+        assert_eq!(windows(&format!("{QWEN2}{more}")).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn more_layers_than_any_model_has_are_refused_before_their_tensors_are_listed() {
+    let text = QWEN2.replace(
+        "\"num_hidden_layers\": 4",
+        "\"num_hidden_layers\": 1000000000",
+    );
+    assert_eq!(
+        windows(&text).unwrap_err(),
+        "config.json: num_hidden_layers 1000000000: must be at most 4096"
+    );
+}
+
+#[test]
+fn stretched_positions_without_a_wiring_are_refused_by_name() {
+    for (name, scaling) in [
+        ("dynamic", r#"{"type": "dynamic", "factor": 2.0}"#),
+        ("yarn", r#"{"rope_type": "yarn", "factor": 4.0}"#),
+        (
+            "longrope",
+            r#"{"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]}"#,
+        ),
+    ] {
+        let problem = parse(&format!(r#", "rope_scaling": {scaling}"#)).unwrap_err();
+        let expected = format!("config.json: rope_type {name}: must be default, linear or llama3");
+        assert_eq!(problem, expected);
+    }
+}

@@ -33,7 +33,7 @@ impl Rope {
                     return 0.0;
                 }
                 let base = config.theta.powf(-(2.0 * i as f64) / rotary_dim as f64);
-                stretch(base, &config.scaling) as f32
+                stretch(i, base, &config.scaling) as f32
             })
             .collect();
         Self { frequencies }
@@ -54,9 +54,11 @@ impl Rope {
     }
 }
 
-/// A frequency after stretching.
-fn stretch(frequency: f64, scaling: &RopeScaling) -> f64 {
+/// The frequency of a pair after stretching.
+fn stretch(pair: usize, frequency: f64, scaling: &RopeScaling) -> f64 {
     match *scaling {
+        // The reference divides numbers of f32.
+        RopeScaling::Divided(ref factors) => f64::from(frequency as f32 / factors[pair] as f32),
         RopeScaling::None => frequency,
         RopeScaling::Linear { factor } => frequency / factor,
         RopeScaling::Llama3 {
@@ -121,11 +123,11 @@ mod tests {
         };
         let at_turns = |turns: f64| {
             let f = turns * TAU / 32.0;
-            stretch(f, &scaling) / f
+            stretch(0, f, &scaling) / f
         };
         assert!((at_turns(0.9) - 1.0 / 8.0).abs() < 1e-12);
         assert!((at_turns(4.1) - 1.0).abs() < 1e-12);
         assert!((at_turns(2.5) - (0.5 / 8.0 + 0.5)).abs() < 1e-12);
-        assert_eq!(stretch(3.0, &RopeScaling::Linear { factor: 4.0 }), 0.75);
+        assert_eq!(stretch(0, 3.0, &RopeScaling::Linear { factor: 4.0 }), 0.75);
     }
 }

@@ -9,6 +9,7 @@
 )]
 
 pub mod encoders;
+pub mod gguf_of;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

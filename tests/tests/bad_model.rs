@@ -161,3 +161,66 @@ fn files_that_are_not_there_or_not_what_they_seem() {
     fs::write(&half, &bytes[..bytes.len() / 2]).expect("written");
     refused(&half, &["half.gguf", "tensor"]);
 }
+
+#[test]
+fn inspecting_tells_sizes_without_reading_weights() {
+    let model = root().join("tests/golden/models/tiny/llama_gqa_tied");
+    let model = model.to_string_lossy();
+    let args = ["inspect", &model, "--kv-tokens", "64", "--json"];
+    let output = process::run("prony-sut", &args, DEADLINE);
+    assert_eq!(output.status.code(), Some(0));
+    let seen: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(seen["architecture"], "LlamaForCausalLM");
+    let number = |name: &str| {
+        seen[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name}: {seen}"))
+    };
+    assert_eq!(number("kv_bytes"), 64 * number("kv_bytes_per_token"));
+    assert!(number("weight_bytes") >= 4 * number("n_parameters"));
+    assert!(number("available_bytes") > number("weight_bytes"));
+
+    let missing = ["inspect", "/nowhere/model"];
+    let output = process::run("prony-sut", &missing, DEADLINE);
+    assert_eq!(output.status.code(), Some(3));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.trim().lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("/nowhere/model"), "{stderr}");
+}
+
+#[test]
+fn a_cache_larger_than_what_is_free_is_refused_unless_forced() {
+    let model = root().join("tests/golden/models/tiny/llama_gqa_tied");
+    let model = model.to_string_lossy();
+    let inspect = ["inspect", &model, "--json"];
+    let output = process::run("prony-sut", &inspect, DEADLINE);
+    let seen: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let number = |name: &str| {
+        seen[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name}: {seen}"))
+    };
+    // Address space that the system gives, but memory that is not free.
+    let tokens = number("available_bytes") / number("kv_bytes_per_token") + 1000;
+    let tokens = tokens.to_string();
+    let serve = [
+        "serve",
+        "--model",
+        &model,
+        "--port",
+        "0",
+        "--print-plan",
+        "--kv-tokens",
+        &tokens,
+    ];
+    let output = process::run("prony-sut", &serve, DEADLINE);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    for needle in ["key/value cache do not fit into the", "that are free"] {
+        assert!(stderr.contains(needle), "{needle}: {stderr}");
+    }
+    let forced = [&serve[..], &["--force"]].concat();
+    let output = process::run("prony-sut", &forced, DEADLINE);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+}

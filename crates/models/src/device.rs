@@ -221,6 +221,30 @@ pub fn process_memory() -> Option<ProcessMemory> {
     })
 }
 
+/// Memory that this process can still take: what the machine has free, and no more than what its
+/// control group allows. `None` where the system does not tell.
+///
+/// Source: proc(5), MemAvailable; Linux, `Documentation/admin-guide/cgroup-v2.rst`, memory.max.
+pub fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    let free = kib * 1024;
+    Some(group_memory().map_or(free, |group| free.min(group)))
+}
+
+/// What the control group of this process has left; `None` without a limit.
+fn group_memory() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|l| l.strip_prefix("0::/"))?;
+    let folder = Path::new("/sys/fs/cgroup").join(group);
+    let number = |file: &str| -> Option<u64> {
+        let text = std::fs::read_to_string(folder.join(file)).ok()?;
+        text.trim().parse().ok()
+    };
+    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +278,12 @@ mod tests {
         let memory = process_memory().unwrap();
         assert!(memory.resident_bytes > held.len() as u64);
         assert!(memory.peak_bytes >= memory.resident_bytes);
+    }
+
+    #[test]
+    fn what_is_free_is_more_than_nothing_and_less_than_the_machine_has() {
+        let free = available_memory().unwrap();
+        assert!((1 << 20..1 << 50).contains(&free), "{free}");
     }
 
     #[test]

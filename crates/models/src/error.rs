@@ -137,6 +137,21 @@ pub enum ModelError {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// Weights and cache together would not fit.
+    #[error(
+        "{device}: {weights} bytes of weights and {cache} of key/value cache do not fit into the \
+         {available} that are free"
+    )]
+    Memory {
+        /// Where they were to be.
+        device: String,
+        /// What the weights take.
+        weights: u64,
+        /// What the cache takes when it is full.
+        cache: u64,
+        /// What is free.
+        available: u64,
+    },
     /// The key/value cache has no room for the tokens asked for.
     #[error("key/value cache: {needed} tokens needed, {free} of {capacity} free")]
     KvExhausted {

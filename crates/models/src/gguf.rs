@@ -174,6 +174,16 @@ impl GgufFile {
         })
     }
 
+    /// Encoding and size in bytes of every tensor.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        self.content.tensor_infos.values().map(|info| {
+            let encoding = info.ggml_dtype;
+            let blocks = info.shape.elem_count() / encoding.block_size();
+            let bytes = blocks * encoding.type_size();
+            (format!("{encoding:?}"), bytes as u64)
+        })
+    }
+
     /// Decodes rows `start..start + n` of a tensor, in Hugging Face row order, onto `out`.
     /// A vector counts as one row.
     ///

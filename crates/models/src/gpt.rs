@@ -61,9 +61,13 @@ impl Dense {
         rows_of: impl Fn(Vec<f32>, usize) -> Vec<f32>,
         (outputs, inputs): (usize, usize),
     ) -> Result<Linear, ModelError> {
-        let rows = rows_of(weights.read_all(&self.weight)?, inputs);
-        assert_eq!(rows.len(), outputs * inputs, "matrix out of shape");
-        let matrix = Matrix::of_rows(compute, &rows, inputs)?;
+        let matrix = if weights.is_unread() {
+            Matrix::zeros(compute, outputs, inputs)?
+        } else {
+            let rows = rows_of(weights.read_all(&self.weight)?, inputs);
+            assert_eq!(rows.len(), outputs * inputs, "matrix out of shape");
+            Matrix::of_rows(compute, &rows, inputs)?
+        };
         let bias = match &self.bias {
             Some(bias) => Some(weights.read_all(bias)?),
             None => None,

@@ -121,12 +121,16 @@ fn read_layer(
         order.iter().flat_map(row).copied().collect()
     };
     let qkv = &parts.query_key_value;
-    let rows = ordered(&weights.read_all(&qkv.weight)?, config.hidden_size);
+    let matrix = if weights.is_unread() {
+        Matrix::zeros(compute, order.len(), config.hidden_size)?
+    } else {
+        let rows = ordered(&weights.read_all(&qkv.weight)?, config.hidden_size);
+        Matrix::of_rows(compute, &rows, config.hidden_size)?
+    };
     let bias = match &qkv.bias {
         Some(bias) => Some(ordered(&weights.read_all(bias)?, 1)),
         None => None,
     };
-    let matrix = Matrix::of_rows(compute, &rows, config.hidden_size)?;
     Ok(GptLayer {
         attention_norm: norm(&parts.input_layernorm)?,
         qkv: Linear::new(compute, matrix, bias.as_deref()),

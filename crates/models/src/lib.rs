@@ -77,10 +77,13 @@ pub mod load;
 
 pub mod load_encoder;
 
+pub mod inspect;
+
 pub use decoder::{Decoder, ModelInfo, Scoring, StepRow};
 pub use device::{Device, Dtype};
 pub use encoder::{Encoder, EncoderInfo, EncoderInput, EncoderOutput, Task};
 pub use error::ModelError;
+pub use inspect::{Inspection, inspect};
 pub use kv_cache::{KnownPrefix, Sequence};
 pub use load::{LoadOptions, LoadedModel, ModelSource, load, load_from};
 pub use load_encoder::{LoadedEncoder, load_encoder, load_encoder_from};

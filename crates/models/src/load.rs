@@ -126,35 +126,8 @@ pub fn load_from(
     options: &LoadOptions,
     hub: &Hub,
 ) -> Result<LoadedModel, ModelError> {
-    let (config, mut weights, text) = match files(source, hub)? {
-        Files::Gguf(path) => {
-            let file = GgufFile::open(&path)?;
-            let config = file.config()?;
-            let text = tokenizer::from_gguf(&file)?;
-            (config, Weights::from_gguf(file), text)
-        }
-        Files::Folder(folder) => {
-            let mut config = ModelConfig::read(&folder.join("config.json"))?;
-            registry::check(&config.architecture)?;
-            let generation = config::generation_eos_ids(&folder.join("generation_config.json"))?;
-            if !generation.is_empty() {
-                config.eos_ids = generation;
-                let problems = config.contradictions();
-                if !problems.is_empty() {
-                    let path = folder.join("generation_config.json");
-                    return Err(ModelError::Config { path, problems });
-                }
-            }
-            (
-                config,
-                Weights::open_folder(&folder)?,
-                tokenizer::from_folder(&folder)?,
-            )
-        }
-    };
-    // The loops take rows in panels of 16, and heads of q, k and v share a packed matrix.
-    let fits = config.head_dim.is_multiple_of(16);
-    let compute = Arc::new(compute(options, fits)?);
+    let (config, mut weights, text) = open(source, hub)?;
+    let compute = Arc::new(compute_for(&config, options)?);
     let capacity = options.kv_capacity_tokens;
     if options.device == Device::Cpu {
         check_cache_memory(&config, options)?;
@@ -178,12 +151,48 @@ pub fn load_from(
     })
 }
 
+/// Configuration, weights and text parts of a decoder, its weights not read.
+pub(crate) fn open(
+    source: &ModelSource,
+    hub: &Hub,
+) -> Result<(ModelConfig, Weights, TextParts), ModelError> {
+    match files(source, hub)? {
+        Files::Gguf(path) => {
+            let file = GgufFile::open(&path)?;
+            let config = file.config()?;
+            let text = tokenizer::from_gguf(&file)?;
+            Ok((config, Weights::from_gguf(file), text))
+        }
+        Files::Folder(folder) => {
+            let mut config = ModelConfig::read(&folder.join("config.json"))?;
+            registry::check(&config.architecture)?;
+            let generation = config::generation_eos_ids(&folder.join("generation_config.json"))?;
+            if !generation.is_empty() {
+                config.eos_ids = generation;
+                let problems = config.contradictions();
+                if !problems.is_empty() {
+                    let path = folder.join("generation_config.json");
+                    return Err(ModelError::Config { path, problems });
+                }
+            }
+            Ok((
+                config,
+                Weights::open_folder(&folder)?,
+                tokenizer::from_folder(&folder)?,
+            ))
+        }
+    }
+}
+
 /// Asks the system whether it would give the whole cache, which is taken layer by layer and filled
 /// much later: refused here it is one line, refused there a crash.
 ///
 /// # Errors
 /// [`ModelError::CacheMemory`].
-fn check_cache_memory(config: &ModelConfig, options: &LoadOptions) -> Result<(), ModelError> {
+pub(crate) fn check_cache_memory(
+    config: &ModelConfig,
+    options: &LoadOptions,
+) -> Result<(), ModelError> {
     let tokens = options.kv_capacity_tokens;
     // Each size is at most 2^30, but not all their products.
     let sizes = [
@@ -202,6 +211,15 @@ fn check_cache_memory(config: &ModelConfig, options: &LoadOptions) -> Result<(),
             source,
         }),
     }
+}
+
+/// [`compute`] for a decoder: the loops take rows in panels of 16, and heads of q, k and v share a
+/// packed matrix.
+pub(crate) fn compute_for(
+    config: &ModelConfig,
+    options: &LoadOptions,
+) -> Result<Compute, ModelError> {
+    compute(options, config.head_dim.is_multiple_of(16))
 }
 
 /// Prepares the device; our own loops are used where they can and `fits` allows them.

@@ -29,6 +29,8 @@ pub struct Weights {
     report: TensorReport,
     /// Tensors that were read and hold a number that is none, or infinity.
     not_finite: Mutex<BTreeSet<String>>,
+    /// Every number reads as 0, and no file is touched.
+    unread: bool,
 }
 
 enum Store {
@@ -121,12 +123,51 @@ impl Weights {
             taken: BTreeSet::new(),
             report: TensorReport::default(),
             not_finite: Mutex::default(),
+            unread: false,
         }
     }
 
     /// True for a GGUF file.
     pub fn is_gguf(&self) -> bool {
         matches!(self.store, Store::Gguf(_))
+    }
+
+    /// The same names and shapes with every number 0: a model built from them costs what it will
+    /// cost, but the pages of its matrices are never touched.
+    pub(crate) fn unread(self) -> Self {
+        Self {
+            unread: true,
+            ..self
+        }
+    }
+
+    /// True for weights that all read as 0.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread
+    }
+
+    /// Encodings in the checkpoint with how many tensors each has and what they take there. Unit:
+    /// bytes.
+    pub(crate) fn stored(&self) -> BTreeMap<String, (usize, u64)> {
+        let mut stored = BTreeMap::new();
+        let mut count = |encoding: String, bytes: u64| {
+            let entry: &mut (usize, u64) = stored.entry(encoding).or_default();
+            entry.0 += 1;
+            entry.1 += bytes;
+        };
+        match &self.store {
+            Store::Gguf(file) => file.stored().for_each(|(name, bytes)| count(name, bytes)),
+            Store::Safetensors { shards, .. } => {
+                for info in shards
+                    .iter()
+                    .flat_map(|s| s.metadata.tensors().into_values())
+                {
+                    let (start, end) = info.data_offsets;
+                    count(format!("{:?}", info.dtype), (end - start) as u64);
+                }
+            }
+        }
+        stored
     }
 
     /// True where the checkpoint has a tensor of that name.
@@ -203,6 +244,9 @@ impl Weights {
         tensor: &Taken,
         mut sink: impl FnMut(usize, &[f32]),
     ) -> Result<(), ModelError> {
+        if self.unread {
+            return Ok(());
+        }
         let step = (PIECE / tensor.cols.max(1)).max(1);
         let mut piece = Vec::with_capacity(step.min(tensor.rows) * tensor.cols);
         let mut start = 0;
@@ -221,6 +265,9 @@ impl Weights {
     /// # Errors
     /// As [`Weights::read`].
     pub fn read_all(&self, tensor: &Taken) -> Result<Vec<f32>, ModelError> {
+        if self.unread {
+            return Ok(vec![0.0; tensor.rows * tensor.cols]);
+        }
         let mut all = Vec::with_capacity(tensor.rows * tensor.cols);
         self.read_rows(tensor, 0..tensor.rows, &mut all)?;
         Ok(all)
@@ -236,6 +283,9 @@ impl Weights {
         tensor: &Taken,
         mut sink: impl FnMut(usize, &[NibbleGroup]),
     ) -> Result<bool, ModelError> {
+        if self.unread {
+            return Ok(true);
+        }
         let Store::Gguf(file) = &self.store else {
             return Ok(false);
         };

@@ -3,7 +3,6 @@
 //! Inner code takes only `Config`. What needs the model to be loaded first (how long a sequence
 //! may be, say) is not decided here.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,10 +11,12 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::error::SutError;
 
 mod edge;
+mod model;
 mod plan;
 mod schedule;
 
 pub use edge::{EdgeArgs, EdgeConfig, EdgeLimits};
+pub use model::{DtypeName, InspectArgs, ModelArgs, QuantName, TorchConfig};
 pub use schedule::{Limits, Schedule, ScheduleArgs};
 
 const EXIT_CODES: &str = "\
@@ -49,7 +50,10 @@ pub struct Cli {
 pub enum Command {
     /// Load a model and serve it over HTTP
     #[command(after_help = EXIT_CODES)]
-    Serve(Args),
+    Serve(Box<Args>),
+    /// Say what a model will cost in memory and operations, without reading its weights
+    #[command(after_help = EXIT_CODES)]
+    Inspect(InspectArgs),
 }
 
 /// What computes.
@@ -70,41 +74,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// A number format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DtypeName {
-    /// IEEE single precision.
-    F32,
-    /// bfloat16.
-    Bf16,
-}
-
-/// How the model's matrices are quantised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum QuantName {
-    /// Not at all.
-    None,
-    /// 8-bit weights, one scale an output; activations keep 16 bits.
-    Int8,
-    /// 8-bit weights and activations.
-    Int8Dynamic,
-    /// 4-bit weights in groups of 32, as GGUF's Q4_0 and Q4_1 are; embedding and head 8-bit.
-    Int4,
-}
-
-impl QuantName {
-    /// As typed.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Int8 => "int8",
-            Self::Int8Dynamic => "int8-dynamic",
-            Self::Int4 => "int4",
-        }
-    }
-}
-
 /// The flags of `prony-sut serve`, not yet checked against each other.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -123,21 +92,12 @@ pub struct Args {
     /// Name clients put into "model" [default: last part of --model]
     #[arg(long)]
     pub served_model_name: Option<String>,
-    /// Number format of the weights
-    #[arg(long, value_enum, default_value = "f32")]
-    pub dtype: DtypeName,
-    /// Number format of the key/value cache [default: that of --dtype]
-    #[arg(long, value_enum)]
-    pub kv_dtype: Option<DtypeName>,
-    /// How the model's matrices are quantised; needs device cpu
-    #[arg(long, value_enum, default_value = "none")]
-    pub quant: QuantName,
-    /// Where to compute: cpu, cuda or cuda:N
-    #[arg(long, default_value = "cpu")]
-    pub device: String,
-    /// Threads LibTorch computes with [default: the machine's cores]
+    /// How the model computes.
+    #[command(flatten)]
+    pub how: ModelArgs,
+    /// Load the model even where its memory looks too small
     #[arg(long)]
-    pub threads: Option<usize>,
+    pub force: bool,
     /// Threads that serve HTTP
     #[arg(long, default_value_t = 1)]
     pub http_threads: usize,
@@ -212,23 +172,6 @@ pub struct EchoConfig {
     pub n_tokens: Option<usize>,
 }
 
-/// What to load and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TorchConfig {
-    /// Folder, file or `org/name`.
-    pub model: String,
-    /// Number format of the weights.
-    pub dtype: DtypeName,
-    /// Number format of the cache.
-    pub kv_dtype: DtypeName,
-    /// How matrices are quantised.
-    pub quant: QuantName,
-    /// `cpu`, `cuda` or `cuda:N`.
-    pub device: String,
-    /// LibTorch's team.
-    pub threads: usize,
-}
-
 impl Args {
     /// Checks the flags against each other.
     ///
@@ -237,7 +180,7 @@ impl Args {
     pub fn validate(self) -> Result<Config, SutError> {
         within("--http-threads", self.http_threads, MAX_THREADS)?;
         // Checked whatever the backend: a flag that is accepted is a flag that could be honored.
-        within("--threads", self.threads.unwrap_or(1), MAX_THREADS)?;
+        within("--threads", self.how.threads.unwrap_or(1), MAX_THREADS)?;
         let (limits, schedule) = self.schedule.validate()?;
         let (backend, default_name) = self.backend()?;
         Ok(Config {
@@ -280,16 +223,10 @@ impl Args {
                         "the torch backend needs a model",
                     ));
                 };
-                let threads = self.threads.unwrap_or_else(cores);
                 let name = last_part(&model);
-                let device = self.device.clone();
                 let torch = TorchConfig {
-                    model,
-                    dtype: self.dtype,
-                    kv_dtype: self.kv_dtype.unwrap_or(self.dtype),
-                    quant: self.quant,
-                    device,
-                    threads,
+                    force: self.force,
+                    ..self.how.of(model)
                 };
                 Ok((BackendConfig::Torch(torch), name))
             }
@@ -316,10 +253,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         duration if duration > MAX_DURATION => Err(format!("{text}: longer than a year")),
         duration => Ok(duration),
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 /// `models/SmolLM2` → `SmolLM2`, `org/name@main` → `name`, `dir/x.gguf` → `x`.

@@ -61,3 +61,6 @@ pub mod tls;
 pub mod listen;
 
 pub mod serve;
+
+#[cfg(feature = "torch")]
+pub mod inspect;

@@ -154,8 +154,12 @@ async fn follow(certificate: Arc<Certificate>, stop: CancellationToken) {
     }
 }
 
-/// The one line that scripts read; nothing else ever goes to standard output.
-fn print(text: &str) -> Result<(), SutError> {
+/// The one line that scripts read, or what was asked for; nothing else ever goes to standard
+/// output.
+///
+/// # Errors
+/// [`SutError::System`].
+pub fn print(text: &str) -> Result<(), SutError> {
     let mut stdout = std::io::stdout();
     stdout
         .write_all(text.as_bytes())

@@ -1,44 +1,30 @@
 //! The HTTP API without a socket: statuses, error bodies, headers and event streams of every route,
 //! over the echo backend.
 
+mod service;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response};
-use clap::Parser as _;
 use expect_test::{Expect, expect};
 use http_body_util::BodyExt as _;
-use prony_sut::api::App;
-use prony_sut::config::{Cli, Command};
-use prony_sut::engine_thread::EngineHandle;
-use prony_sut::serve::start;
 use prony_sut::server::router;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// The application with an engine behind it that ends with the test.
-struct Service {
-    app: Arc<App>,
-    engine: Option<EngineHandle>,
-}
+/// The echo backend's service.
+struct Service(service::Service);
 
 impl Service {
     fn start(flags: &str) -> Self {
-        let words = "prony-sut serve --backend echo --served-model-name echo"
-            .split(' ')
-            .chain(flags.split_whitespace());
-        let Command::Serve(args) = Cli::parse_from(words).command;
-        let config = args.validate().expect("flags of a test");
-        let (app, engine) = start(&config).expect("the echo backend");
-        Service {
-            app,
-            engine: Some(engine),
-        }
+        let echo = "--backend echo --served-model-name echo ";
+        Service(service::Service::start(&(echo.to_owned() + flags)))
     }
 
     async fn send(&self, request: Request<Body>) -> Response<Body> {
-        let router = router(Arc::clone(&self.app));
+        let router = router(Arc::clone(&self.0.app));
         router.oneshot(request).await.expect("infallible")
     }
 
@@ -54,14 +40,6 @@ impl Service {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         let response = self.send(request).await;
         (response.status().as_u16(), text(response).await)
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        if let Some(engine) = self.engine.take() {
-            engine.stop();
-        }
     }
 }
 
@@ -317,7 +295,7 @@ async fn a_full_queue_is_429_with_retry_after() {
     let body = json!({"prompt": "a", "stream": true}).to_string();
     let ask = || service.send(post("/v1/completions", body.clone()));
     let running = ask().await;
-    while service.app.admission.waiting() > 0 {
+    while service.0.app.admission.waiting() > 0 {
         tokio::task::yield_now().await;
     }
     let waiting = ask().await;
@@ -341,7 +319,7 @@ async fn a_request_larger_than_the_queue_is_not_told_to_come_back() {
 #[tokio::test]
 async fn a_server_that_goes_down_refuses_with_503_and_stays_alive() {
     let service = Service::start("");
-    service.app.admission.close();
+    service.0.app.admission.close();
     let body = json!({"model": "echo", "prompt": "a", "max_tokens": 1}).to_string();
     let response = service.send(post("/v1/completions", body)).await;
     assert_eq!(response.status().as_u16(), 503);
@@ -355,7 +333,7 @@ async fn a_server_that_goes_down_refuses_with_503_and_stays_alive() {
 #[tokio::test]
 async fn an_engine_that_ended_answers_503_and_is_neither_ready_nor_alive() {
     let mut service = Service::start("");
-    service.engine.take().expect("it runs").stop();
+    service.0.engine.take().expect("it runs").stop();
     let body = json!({"prompt": "a"}).to_string();
     let (status, answer) = service.post("/v1/completions", body).await;
     let code = answer["error"]["code"].as_str();

@@ -165,6 +165,20 @@ impl Matrix {
         ))
     }
 
+    /// A matrix of zeros, whose pages are not touched.
+    ///
+    /// # Errors
+    /// [`ModelError::Torch`] if the device has no room.
+    pub fn zeros(compute: &Compute, outputs: usize, inputs: usize) -> Result<Self, ModelError> {
+        if compute.team.is_some() {
+            let packed = PackedMatrix::zeros(compute.format(), outputs, inputs);
+            return Ok(Self::Packed(Arc::new(packed)));
+        }
+        let options = (compute.dtype.kind(), compute.device.torch());
+        let shape = [outputs as i64, inputs as i64];
+        Ok(Self::Torch(Tensor::f_zeros(shape, options)?))
+    }
+
     /// Another owner of the same weights: a tied head. (Not an `Arc` around the whole: LibTorch's
     /// tensors may move between threads but not be shared by them.)
     fn share(&self) -> Self {

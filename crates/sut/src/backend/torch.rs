@@ -46,25 +46,19 @@ struct Open {
 /// [`SutError::Model`], [`SutError::Tokenizer`], [`SutError::ChatTemplate`] or
 /// [`SutError::Flag`] for a device that has no such name.
 pub fn load(config: &TorchConfig, limits: &Limits) -> Result<Loaded, SutError> {
-    let options = LoadOptions {
-        dtype: dtype(config.dtype),
-        kv_dtype: Some(dtype(config.kv_dtype)),
-        quant: match config.quant {
-            QuantName::None => Quant::None,
-            QuantName::Int8 => Quant::Int8,
-            QuantName::Int8Dynamic => Quant::Int8Dynamic,
-            QuantName::Int4 => Quant::Int4,
-        },
-        device: device(&config.device)?,
-        threads: config.threads,
-        kv_capacity_tokens: limits.kv_tokens,
-        own_kernels: true,
-    };
+    let options = options(config, limits.kv_tokens)?;
     let Ok(source) = config.model.parse::<ModelSource>();
-    let model = prony_models::load(&source, &options).map_err(|source| SutError::Model {
+    let of_model = |source| SutError::Model {
         model: config.model.clone(),
         source,
-    })?;
+    };
+    if !config.force {
+        // Without its numbers, in a fraction of the time: a system out of memory ends the process
+        // without a word.
+        let seen = prony_models::inspect(&source, &options).map_err(of_model)?;
+        seen.check_memory().map_err(of_model)?;
+    }
+    let model = prony_models::load(&source, &options).map_err(of_model)?;
     let texts = texts(&model, &config.model)?;
     let info = BackendInfo {
         max_model_len: model.info.max_tokens.min(model.info.kv_capacity_tokens),
@@ -83,6 +77,27 @@ pub fn load(config: &TorchConfig, limits: &Limits) -> Result<Loaded, SutError> {
     Ok(Loaded {
         backend: Box::new(backend),
         texts,
+    })
+}
+
+/// How to load, in the words of `prony_models`.
+///
+/// # Errors
+/// [`SutError::Flag`] for a device that has no such name.
+pub(crate) fn options(config: &TorchConfig, kv_tokens: usize) -> Result<LoadOptions, SutError> {
+    Ok(LoadOptions {
+        dtype: dtype(config.dtype),
+        kv_dtype: Some(dtype(config.kv_dtype)),
+        quant: match config.quant {
+            QuantName::None => Quant::None,
+            QuantName::Int8 => Quant::Int8,
+            QuantName::Int8Dynamic => Quant::Int8Dynamic,
+            QuantName::Int4 => Quant::Int4,
+        },
+        device: device(&config.device)?,
+        threads: config.threads,
+        kv_capacity_tokens: kv_tokens,
+        own_kernels: true,
     })
 }
 

@@ -14,6 +14,7 @@ fn check(flags: &str, expected: &str) {
             Ok(config) => config.served_model_name,
             Err(e) => e.to_string(),
         },
+        Ok(_) => "not serve".to_owned(),
     };
     assert_eq!(shown, expected, "{flags}");
 }
@@ -86,7 +87,9 @@ fn the_flags_of_connections_are_checked() {
         "--max-connections",
         "9999999999999",
     ];
-    let Command::Serve(args) = Cli::parse_from(args).command;
+    let Command::Serve(args) = Cli::parse_from(args).command else {
+        panic!("serve");
+    };
     let error = args.validate().expect_err("refused").to_string();
     let start = "--max-connections 9999999999999: the system's limit of open files allows ";
     assert!(error.starts_with(start), "{error}");

@@ -31,7 +31,7 @@ pub(crate) const TINY: &str = concat!(
 /// The application with an engine behind it that ends with the test.
 pub(crate) struct Service {
     pub(crate) app: Arc<App>,
-    engine: Option<EngineHandle>,
+    pub(crate) engine: Option<EngineHandle>,
 }
 
 impl Drop for Service {
@@ -45,7 +45,10 @@ impl Drop for Service {
 impl Service {
     pub(crate) fn start(flags: &str) -> Self {
         let words = ["prony-sut", "serve"].into_iter();
-        let Command::Serve(args) = Cli::parse_from(words.chain(flags.split_whitespace())).command;
+        let cli = Cli::parse_from(words.chain(flags.split_whitespace()));
+        let Command::Serve(args) = cli.command else {
+            panic!("the words say serve");
+        };
         let config = args.validate().expect("flags of a test");
         let (app, engine) = start(&config).expect("a backend");
         Service {

@@ -65,8 +65,8 @@ impl Answer {
         }
         self.usage_tokens = delta.usage_tokens.or(self.usage_tokens);
         self.finished |= delta.finished;
-        if delta.error.is_some() && self.error.is_none() {
-            self.error = delta.error;
+        if let Some(error) = delta.error {
+            self.take_error(error);
         }
         if !delta.has_output {
             if delta.finished && self.last.is_some() {
@@ -82,6 +82,11 @@ impl Answer {
                 Arrival::First
             }
         }
+    }
+
+    /// The server sent an event that is an error by its name; only the first error is kept.
+    pub fn take_error(&mut self, text: String) {
+        self.error.get_or_insert(text);
     }
 
     /// The stream's own end mark came.
@@ -133,6 +138,11 @@ impl Answer {
         if streamed && !self.done_seen && !self.finished {
             let text = format!("the stream ended after {} events", self.n_output_events);
             return Some((FailureKind::Truncated, text));
+        }
+        if !self.has_output() && !self.finished && self.usage_tokens.is_none() {
+            // Well-formed, but not an answer: most likely another service, or another API.
+            let text = "neither output nor a finish reason".to_owned();
+            return Some((FailureKind::Malformed, text));
         }
         None
     }
@@ -198,6 +208,23 @@ mod tests {
             (answer.n_tokens(), answer.is_counted_by_server()),
             (5, true)
         );
+    }
+
+    #[test]
+    fn an_answer_with_nothing_of_an_answer_in_it_is_malformed() {
+        let mut answer = Answer::default();
+        answer.take(Delta::default(), Nanos(1));
+        answer.take_done();
+        let kind = |answer: &Answer, streamed| answer.shortcoming(streamed).map(|s| s.0);
+        assert_eq!(kind(&answer, true), Some(FailureKind::Malformed));
+        assert_eq!(kind(&answer, false), Some(FailureKind::Malformed));
+        // A model may well have nothing to say; the finish reason shows that it was asked.
+        let finished = Delta {
+            finished: true,
+            ..Delta::default()
+        };
+        answer.take(finished, Nanos(2));
+        assert_eq!(kind(&answer, true), None);
     }
 
     #[test]

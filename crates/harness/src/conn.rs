@@ -236,7 +236,14 @@ impl Conn {
                 answer.take_done();
                 return;
             }
-            match form.api.read_event(event.data, answer.text_mut()) {
+            let read = form.api.read_event(event.data, answer.text_mut());
+            if event.name == b"error" {
+                // An error by its name alone: its data need not be what the API promises.
+                let told = read.ok().and_then(|delta| delta.error);
+                answer.take_error(told.unwrap_or_else(|| shown(event.data)));
+                return;
+            }
+            match read {
                 Ok(delta) => match answer.take(delta, at) {
                     Arrival::NoOutput => {}
                     Arrival::First => {

@@ -23,8 +23,12 @@ pub(crate) struct Script {
     pub(crate) comment: bool,
     /// Each event in two writes, cut in the middle.
     pub(crate) split: bool,
+    /// So many of the first tokens come as `reasoning_content`.
+    pub(crate) reasoning: u32,
     pub(crate) usage: bool,
     pub(crate) stream: bool,
+    /// No answer begins before so many requests were under way at once.
+    pub(crate) hold_until: u64,
     pub(crate) trouble: Trouble,
     /// Every how many requests the trouble strikes; 1 is every time.
     pub(crate) every: u64,
@@ -38,6 +42,10 @@ pub(crate) enum Trouble {
     NoSuchModel,
     Html,
     ErrorEvent,
+    /// An event named `error` whose data have no member that says so, and a proper end.
+    NamedErrorEvent,
+    /// Well-formed JSON and a proper end, and nothing of an answer in it.
+    NoAnswer,
     /// Ends well as far as HTTP can tell, but in the middle of the answer.
     Truncate,
     /// Closes in the middle of a chunk.
@@ -59,8 +67,10 @@ impl Default for Script {
             crlf: false,
             comment: false,
             split: false,
+            reasoning: 0,
             usage: true,
             stream: true,
+            hold_until: 0,
             trouble: Trouble::None,
             every: 1,
         }
@@ -95,35 +105,67 @@ impl FakeServer {
 
     /// Requests for an answer so far, good or bad.
     pub(crate) fn n_answers(&self) -> u64 {
-        *self.counter.n.lock().expect("no panics")
+        self.counter.counts.lock().expect("no panics").n
+    }
+
+    /// Most requests that were under way at once.
+    pub(crate) fn peak_active(&self) -> u64 {
+        self.counter.counts.lock().expect("no panics").peak
     }
 
     /// Blocks until so many were asked for.
     pub(crate) fn wait_for_answers(&self, n: u64) {
-        let count = self.counter.n.lock().expect("no panics");
-        let patience = Duration::from_secs(30);
-        let (_count, timeout) = self
-            .counter
-            .changed
-            .wait_timeout_while(count, patience, |count| *count < n)
-            .expect("no panics");
-        assert!(!timeout.timed_out(), "the client sent too few requests");
+        assert!(
+            self.counter.wait_while(|counts| counts.n < n),
+            "the client sent too few requests"
+        );
     }
 }
 
 /// Requests for an answer; waiting for a number of them needs no clock.
 #[derive(Debug, Default)]
 struct Counter {
-    n: Mutex<u64>,
+    counts: Mutex<Counts>,
     changed: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct Counts {
+    n: u64,
+    active: u64,
+    peak: u64,
+}
+
 impl Counter {
-    fn next(&self) -> u64 {
-        let mut n = self.n.lock().expect("no panics");
-        *n += 1;
+    /// Counts a request in; its number, from 1.
+    fn enter(&self) -> u64 {
+        let mut counts = self.counts.lock().expect("no panics");
+        counts.n += 1;
+        counts.active += 1;
+        counts.peak = counts.peak.max(counts.active);
         self.changed.notify_all();
-        *n
+        counts.n
+    }
+
+    /// Blocks while a condition holds; false if it held for too long.
+    fn wait_while(&self, condition: impl Fn(&Counts) -> bool) -> bool {
+        let counts = self.counts.lock().expect("no panics");
+        let patience = Duration::from_secs(30);
+        let (_counts, timeout) = self
+            .changed
+            .wait_timeout_while(counts, patience, |counts| condition(counts))
+            .expect("no panics");
+        !timeout.timed_out()
+    }
+}
+
+/// A request under way. Dropped before the end of its answer is sent: the client may ask again
+/// as soon as it has read that, and two would be counted where there is one.
+struct Visit<'a>(&'a Counter);
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.0.counts.lock().expect("no panics").active -= 1;
     }
 }
 
@@ -138,7 +180,8 @@ fn serve(stream: &TcpStream, script: &Script, counter: &Counter) {
             }
             continue;
         }
-        let number = counter.next();
+        let number = counter.enter();
+        let visit = Visit(counter);
         let strikes = number.is_multiple_of(script.every);
         let trouble = if strikes {
             script.trouble
@@ -147,14 +190,16 @@ fn serve(stream: &TcpStream, script: &Script, counter: &Counter) {
         };
         if trouble == Trouble::Reset {
             // The body stays unread: closing then makes the kernel reset the connection.
-            let _ = answer(stream, script, Trouble::CloseMidway);
+            let _ = answer(stream, script, Trouble::CloseMidway, visit);
             return;
         }
         let mut body = vec![0; length];
         if reader.read_exact(&mut body).is_err() {
             return;
         }
-        if answer(stream, script, trouble).is_err() {
+        if !counter.wait_while(|counts| counts.peak < script.hold_until)
+            || answer(stream, script, trouble, visit).is_err()
+        {
             return;
         }
     }
@@ -186,7 +231,12 @@ fn write_whole(mut out: &TcpStream, status: &str, kind: &str, body: &str) -> std
     out.write_all(text.as_bytes())
 }
 
-fn answer(out: &TcpStream, script: &Script, trouble: Trouble) -> std::io::Result<()> {
+fn answer(
+    out: &TcpStream,
+    script: &Script,
+    trouble: Trouble,
+    visit: Visit<'_>,
+) -> std::io::Result<()> {
     match trouble {
         Trouble::Status503 => write_whole(out, "503 Busy", "text/plain", "come back later"),
         Trouble::NoSuchModel => {
@@ -198,7 +248,11 @@ fn answer(out: &TcpStream, script: &Script, trouble: Trouble) -> std::io::Result
             pause(Duration::from_secs(30));
             Err(std::io::ErrorKind::TimedOut.into())
         }
+        Trouble::NoAnswer if !script.stream => {
+            write_whole(out, "200 OK", "application/json", r#"{"status":"fine"}"#)
+        }
         _ if !script.stream => {
+            drop(visit);
             let n = script.tokens;
             let body = format!(
                 r#"{{"choices":[{{"text":"{}","finish_reason":"length"}}],
@@ -207,11 +261,16 @@ fn answer(out: &TcpStream, script: &Script, trouble: Trouble) -> std::io::Result
             );
             write_whole(out, "200 OK", "application/json", &body)
         }
-        _ => stream_answer(out, script, trouble),
+        _ => stream_answer(out, script, trouble, visit),
     }
 }
 
-fn stream_answer(mut out: &TcpStream, script: &Script, trouble: Trouble) -> std::io::Result<()> {
+fn stream_answer(
+    mut out: &TcpStream,
+    script: &Script,
+    trouble: Trouble,
+    visit: Visit<'_>,
+) -> std::io::Result<()> {
     out.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
     )?;
@@ -226,31 +285,29 @@ fn stream_answer(mut out: &TcpStream, script: &Script, trouble: Trouble) -> std:
         )?;
     }
     pause(script.ttft);
+    if trouble == Trouble::NoAnswer {
+        event(out, script, r#"data: {"status":"fine"}"#)?;
+        event(out, script, "data: [DONE]")?;
+        return finish(out);
+    }
     let mut left = script.tokens;
     while left > 0 {
         let n = left.min(script.tokens_per_event);
+        let is_reasoning = script.tokens - left < script.reasoning;
         left -= n;
         let text = "tok ".repeat(n as usize);
+        let key = if is_reasoning {
+            "reasoning_content"
+        } else {
+            "content"
+        };
         event(
             out,
             script,
-            &format!(r#"data: {{"choices":[{{"delta":{{"content":"{text}"}}}}]}}"#),
+            &format!(r#"data: {{"choices":[{{"delta":{{"{key}":"{text}"}}}}]}}"#),
         )?;
-        match trouble {
-            Trouble::ErrorEvent => {
-                event(out, script, r#"data: {"error":{"message":"engine died"}}"#)?;
-                return finish(out);
-            }
-            Trouble::Truncate => return finish(out),
-            Trouble::BadJson => {
-                event(out, script, r#"data: {"choices":[{"#)?;
-                return finish(out);
-            }
-            Trouble::CloseMidway => {
-                out.write_all(b"ff\r\ndata: {")?;
-                return Err(std::io::ErrorKind::ConnectionAborted.into());
-            }
-            _ => {}
+        if strike(out, script, trouble)? {
+            return finish(out);
         }
         if left > 0 {
             pause(script.gap);
@@ -269,8 +326,32 @@ fn stream_answer(mut out: &TcpStream, script: &Script, trouble: Trouble) -> std:
             &format!(r#"data: {{"choices":[],"usage":{{"completion_tokens":{n}}}}}"#),
         )?;
     }
+    drop(visit);
     event(out, script, "data: [DONE]")?;
     finish(out)
+}
+
+/// What goes wrong after the first output, if anything does; true if the answer ends with it.
+fn strike(mut out: &TcpStream, script: &Script, trouble: Trouble) -> std::io::Result<bool> {
+    match trouble {
+        Trouble::ErrorEvent => {
+            event(out, script, r#"data: {"error":{"message":"engine died"}}"#)?;
+        }
+        Trouble::NamedErrorEvent => {
+            let end = if script.crlf { "\r\n" } else { "\n" };
+            let lines = format!(r#"event: error{end}data: {{"detail":"engine died"}}"#);
+            event(out, script, &lines)?;
+            event(out, script, "data: [DONE]")?;
+        }
+        Trouble::Truncate => {}
+        Trouble::BadJson => event(out, script, r#"data: {"choices":[{"#)?,
+        Trouble::CloseMidway => {
+            out.write_all(b"ff\r\ndata: {")?;
+            return Err(std::io::ErrorKind::ConnectionAborted.into());
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 fn finish(mut out: &TcpStream) -> std::io::Result<()> {

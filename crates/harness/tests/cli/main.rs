@@ -6,6 +6,8 @@ mod real_prony;
 
 mod run;
 
+mod complaints;
+
 mod suite;
 
 mod find_peak;

@@ -2,9 +2,9 @@
 """Decode speed of Hugging Face transformers on the weights that Prony serves: the peer to beat.
 
 Reads SmolLM2-135M-Instruct from its GGUF file (dequantised, as prony-sut does it) and runs
-`generate` greedily with a prompt of 128 tokens and 64 new ones. Every token is stamped as it comes;
-the gaps between tokens give decode speed: the fastest tenth and the median, in tokens per second,
-for f32 and bf16. On a machine that others use too, run it between two runs of the Rust bench and
+`generate` greedily with prompts of 128 tokens and 64 new ones, alone and sixteen at a time. Every
+step is stamped as its tokens come; the gaps between steps give decode speed: the fastest tenth and
+the median, in tokens per second, for f32 and bf16. On a machine that others use too, run it between two runs of the Rust bench and
 compare the fastest tenths:
 
     python3 -m venv /tmp/hf && /tmp/hf/bin/pip install torch==2.11.0 transformers==5.24.0 gguf accelerate
@@ -59,28 +59,31 @@ def main():
     parser.add_argument("--model", default=".models/SmolLM2-135M-Instruct", help="folder of the GGUF")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--batches", default="1,16", help="16 at most")
     parser.add_argument("--dtypes", default="float32,bfloat16")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     base = AutoModelForCausalLM.from_pretrained(args.model, gguf_file=GGUF, dtype=torch.float32)
     generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(100, 40000, (1, 128), generator=generator)
+    all_ids = torch.randint(100, 40000, (16, 128), generator=generator)
     for name in args.dtypes.split(","):
         model = base.to(getattr(torch, name)).eval()
-        gaps(model, ids, 4)
-        prefills, steps = [], []
-        for _ in range(args.repeats):
-            prefill, decode = gaps(model, ids, 64)
-            prefills.append(prefill)
-            steps += decode
-        steps.sort()
-        print(
-            f"transformers {name:8} threads {args.threads}: "
-            f"fastest tenth {1 / steps[len(steps) // 10]:.1f}, "
-            f"median {1 / statistics.median(steps):.1f} tokens/s, "
-            f"prefill best {min(prefills) * 1e3:.0f} ms",
-            flush=True,
-        )
+        for batch in map(int, args.batches.split(",")):
+            ids = all_ids[:batch]
+            gaps(model, ids, 4)
+            prefills, steps = [], []
+            for _ in range(args.repeats if batch == 1 else 1):
+                prefill, decode = gaps(model, ids, 64)
+                prefills.append(prefill)
+                steps += decode
+            steps.sort()
+            print(
+                f"transformers {name} batch {batch}: "
+                f"fastest tenth {batch / steps[len(steps) // 10]:.1f}, "
+                f"median {batch / statistics.median(steps):.1f} tokens/s, "
+                f"prefill best {min(prefills) * 1e3:.0f} ms",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

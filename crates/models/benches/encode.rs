@@ -4,14 +4,17 @@
 //! rows) and 0.15 in attention; it reads 21 MB of bf16 weights, shared by the texts of a pass.
 //! Before each group a line says how fast the fastest tenth and the median of the runs were: on a
 //! machine that others use too, the fastest tenth is what compares.
-//! `PRONY_BENCH_THREADS` (default 2) sets the threads, `PRONY_BENCH_DTYPES` (default `bf16,f32`)
-//! the formats, `PRONY_BENCH_TORCH=1` takes LibTorch's operators instead of our own loops.
+//! `PRONY_BENCH_THREADS` (default 2) sets the threads, `PRONY_BENCH_DTYPES` the formats: a dtype,
+//! and after a slash how matrices are quantised. `PRONY_BENCH_TORCH=1` takes LibTorch's operators
+//! instead of our own loops. `scripts/bench_hf_encode.py` measures the peer.
 
 use std::path::Path;
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use prony_models::{Device, Encoder, EncoderInput, LoadOptions, ModelSource, Quant, load_encoder};
+use prony_models::{Device, Encoder, EncoderInput, LoadOptions, ModelSource, load_encoder};
+
+const DTYPES: &str = "bf16,bf16/int8,bf16/int8-dynamic,f32";
 
 /// Tokens of a text and texts of a batch.
 const SHAPES: [(usize, usize); 4] = [(128, 1), (128, 8), (128, 32), (16, 32)];
@@ -19,16 +22,17 @@ const SHAPES: [(usize, usize); 4] = [(128, 1), (128, 8), (128, 32), (16, 32)];
 fn encode(criterion: &mut Criterion) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.models/all-MiniLM-L6-v2");
     let set = |name: &str| std::env::var(name).ok();
-    let dtypes = set("PRONY_BENCH_DTYPES").unwrap_or_else(|| "bf16,f32".to_owned());
+    let dtypes = set("PRONY_BENCH_DTYPES").unwrap_or_else(|| DTYPES.to_owned());
     let threads = set("PRONY_BENCH_THREADS").and_then(|v| v.parse().ok());
     for dtype in dtypes.split(',') {
+        let (number, quant) = dtype.split_once('/').unwrap_or((dtype, "none"));
         let options = LoadOptions {
-            dtype: dtype.parse().expect("PRONY_BENCH_DTYPES lists dtypes"),
+            dtype: number.parse().expect("PRONY_BENCH_DTYPES lists dtypes"),
             device: Device::Cpu,
             threads: threads.unwrap_or(2),
             kv_dtype: None,
             kv_capacity_tokens: 0,
-            quant: Quant::None,
+            quant: quant.parse().expect("PRONY_BENCH_DTYPES lists quants"),
             own_kernels: set("PRONY_BENCH_TORCH").is_none(),
         };
         let source = ModelSource::Path(path.clone());

@@ -15,7 +15,6 @@ use crate::error::ModelError;
 use crate::layers::Compute;
 use crate::layers::bidirectional::{BidirectionalAttention, TextRows};
 use crate::layers::encoder_embedding::{EncoderEmbedding, EncoderEmbeddingParts, TokenRows};
-use crate::layers::gelu::activate;
 use crate::layers::layer_norm::{LayerNorm, LayerNormParts};
 use crate::layers::linear::Linear;
 use crate::weights::{Taken, Weights};
@@ -112,7 +111,6 @@ pub struct EncoderStack {
 }
 
 struct Layer {
-    compute: Arc<Compute>,
     qkv: Linear,
     attention: BidirectionalAttention,
     attention_output: Linear,
@@ -184,7 +182,6 @@ impl Layer {
         let qkv = parts.qkv.each_ref();
         let norm = |parts| LayerNorm::read(compute, weights, parts, config.layer_norm_eps);
         Ok(Self {
-            compute: Arc::clone(compute),
             qkv: Linear::read(
                 compute,
                 weights,
@@ -218,8 +215,7 @@ impl Layer {
     fn finish(&self, attended: &Tensor, hidden: &mut Tensor) {
         self.attention_output.forward_add(attended, hidden);
         self.attention_norm.apply(hidden);
-        let mut inner = self.intermediate.forward(hidden);
-        activate(&self.compute, self.activation, &mut inner);
+        let inner = self.intermediate.forward_bent(hidden, self.activation);
         self.output.forward_add(&inner, hidden);
         self.output_norm.apply(hidden);
     }

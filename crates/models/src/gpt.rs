@@ -14,14 +14,12 @@ use crate::error::ModelError;
 use crate::layers::Compute;
 use crate::layers::attention::{Batch, Cache, Heads, SelfAttention};
 use crate::layers::embedding::Embedding;
-use crate::layers::gelu::activate;
 use crate::layers::layer_norm::{LayerNorm, LayerNormParts};
 use crate::layers::linear::{Linear, Matrix};
 use crate::weights::{Taken, Weights};
 
 /// A model, its matrices read.
 pub struct Gpt {
-    pub(crate) compute: Arc<Compute>,
     pub(crate) embedding: Embedding,
     /// Learned positions. Shape: `[positions, hidden]`, in the format of activations.
     pub(crate) positions: Option<Tensor>,
@@ -136,8 +134,7 @@ impl Gpt {
         let attended = layer.attention.forward(qkv, batch, cache);
         layer.attention_output.forward_add(&attended, hidden);
         let input = before.unwrap_or_else(|| normed(&layer.mlp_norm, hidden));
-        let mut inner = layer.mlp_in.forward(&input);
-        activate(&self.compute, self.activation, &mut inner);
+        let inner = layer.mlp_in.forward_bent(&input, self.activation);
         layer.mlp_out.forward_add(&inner, hidden);
     }
 }

@@ -70,7 +70,6 @@ pub fn load(
         head: Linear::new(compute, lm_head, None),
         parallel: false,
         activation: config.activation.unwrap_or(Activation::GeluTanh),
-        compute: Arc::clone(compute),
     })
 }
 

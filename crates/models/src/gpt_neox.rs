@@ -66,7 +66,6 @@ pub fn load(
         head: Linear::new(compute, embed_out, None),
         parallel: config.parallel_residual,
         activation: config.activation.unwrap_or(Activation::Gelu),
-        compute: Arc::clone(compute),
     })
 }
 

@@ -14,7 +14,7 @@ use golden::{floats, json, open_encoder, options, tensors, worst};
 use prony_models::encoder_config::HeadKind;
 use prony_models::encoder_tokenizer::EncoderText;
 use prony_models::scores::{best_label, label_scores};
-use prony_models::{Dtype, EncoderInput, Task};
+use prony_models::{Dtype, EncoderInput, Quant, Task};
 
 #[test]
 fn ids_and_token_types_are_those_of_the_reference() {
@@ -127,6 +127,19 @@ fn in_bf16_too() {
                 let off = worst(&got, &stored[&format!("single/{i}")]);
                 assert!(off < 0.2, "{name} {i}: off by {off}");
             }
+        }
+    }
+}
+
+#[test]
+fn with_quantised_weights_too() {
+    for name in CHECKPOINTS {
+        for quant in [Quant::Int8, Quant::Int8Dynamic, Quant::Int4] {
+            let options = prony_models::LoadOptions {
+                quant,
+                ..options(Dtype::Bf16)
+            };
+            company_changes_nothing(name, &options, 0.0);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::memory::Shared;
 use super::rows::LANES;
+use crate::config::Activation;
 
 /// What happens to a product before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,11 +13,9 @@ pub enum Finish {
     Add,
     /// `out = silu(gate) * up`, where even runs of 16 outputs hold gate and odd ones up.
     Gate,
+    /// `out = activation(product)`: the first matrix of an MLP without a gate.
+    Bend(Activation),
 }
-
-/// Most outputs written at once.
-#[cfg(target_arch = "x86_64")]
-const MAX_WIDTH: usize = 4 * LANES;
 
 /// Where products go and how.
 pub(super) struct Output<'a> {
@@ -30,45 +29,102 @@ pub(super) struct Output<'a> {
 
 #[cfg(target_arch = "x86_64")]
 impl Output<'_> {
-    /// Writes the products of one row from output `start` on: whole runs of 16, at most 64, and
-    /// whole pairs of runs for [`Finish::Gate`]. What lies past the last column is dropped.
+    /// Writes the products of rows from `first` on, of each from output `start` on: whole runs of
+    /// 16, and whole pairs of runs for [`Finish::Gate`]. What lies past the last column is
+    /// dropped. `products` is used up.
+    ///
+    /// One loop for each thing to do, over all rows and of a width that the compiler knows: it
+    /// makes vectors of them and keeps the constants of a curve in registers.
     ///
     /// # Safety
-    /// The processor has AVX2 and FMA, and nobody else writes to these outputs of this row.
+    /// The processor has AVX2 and FMA, and nobody else writes to these outputs of these rows.
     #[inline(always)]
     #[allow(unsafe_code, reason = "one output, many pieces")]
-    pub(super) unsafe fn write(&self, row: usize, start: usize, products: &[f32]) {
-        use super::elementwise::silu;
-        let mut biased = [0.0; MAX_WIDTH];
-        let biased = &mut biased[..products.len()];
-        biased.copy_from_slice(products);
+    pub(super) unsafe fn write<const N: usize>(
+        &self,
+        first: usize,
+        start: usize,
+        products: &mut [[f32; N]],
+    ) {
         if let Some(bias) = self.bias {
-            for (p, b) in biased.iter_mut().zip(&bias[start..]) {
-                *p += b;
-            }
-        }
-        let shrink = if self.finish == Finish::Gate { 2 } else { 1 };
-        let start = start / shrink;
-        let width = (products.len() / shrink).min(self.cols - start);
-        // SAFETY: the caller's word.
-        let out = unsafe { self.out.part(row * self.cols + start, width) };
-        match self.finish {
-            Finish::Store => out.copy_from_slice(&biased[..width]),
-            Finish::Add => {
-                for (o, p) in out.iter_mut().zip(biased.iter()) {
-                    *o += p;
+            let bias = padded::<N>(&bias[start..]);
+            for row in products.iter_mut() {
+                for (p, b) in row.iter_mut().zip(&bias) {
+                    *p += b;
                 }
             }
-            Finish::Gate => {
-                let pairs = biased.chunks_exact(2 * LANES);
-                for (out, pair) in out.chunks_mut(LANES).zip(pairs) {
-                    let (gate, up) = pair.split_at(LANES);
-                    for ((o, g), u) in out.iter_mut().zip(gate).zip(up) {
-                        // SAFETY: the caller's word.
-                        *o = unsafe { silu(*g) } * u;
+        }
+        // SAFETY: the caller's word.
+        unsafe { self.bend(products) };
+        let (start, n) = if self.finish == Finish::Gate {
+            (start / 2, N / 2)
+        } else {
+            (start, N)
+        };
+        let width = n.min(self.cols - start);
+        for (m, row) in products.iter_mut().enumerate() {
+            // SAFETY: the caller's word.
+            let out = unsafe { self.out.part((first + m) * self.cols + start, width) };
+            if self.finish == Finish::Add {
+                // Not `*o += p`: the compiler cannot tell that they are apart, and adds one by one.
+                for (p, o) in row.iter_mut().zip(&padded::<N>(out)) {
+                    *p += o;
+                }
+            }
+            match out.first_chunk_mut::<N>() {
+                Some(out) => *out = *row,
+                None => out.copy_from_slice(&row[..width]),
+            }
+        }
+    }
+
+    /// # Safety
+    /// The processor has AVX2 and FMA.
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "calls functions compiled for AVX2")]
+    unsafe fn bend<const N: usize>(&self, products: &mut [[f32; N]]) {
+        use super::elementwise::{gelu, gelu_tanh, silu};
+        // SAFETY: the caller's word.
+        unsafe {
+            match self.finish {
+                Finish::Store | Finish::Add => {}
+                Finish::Gate => {
+                    for row in products {
+                        for i in 0..N / 2 {
+                            let gate = i / LANES * 2 * LANES + i % LANES;
+                            row[i] = silu(row[gate]) * row[gate + LANES];
+                        }
+                    }
+                }
+                Finish::Bend(Activation::Gelu) => {
+                    for p in products.as_flattened_mut() {
+                        *p = gelu(*p);
+                    }
+                }
+                Finish::Bend(Activation::GeluTanh) => {
+                    for p in products.as_flattened_mut() {
+                        *p = gelu_tanh(*p);
+                    }
+                }
+                Finish::Bend(Activation::Relu) => {
+                    for p in products.as_flattened_mut() {
+                        // Written with a comparison, not max: that keeps NaN.
+                        *p = if *p < 0.0 { 0.0 } else { *p };
                     }
                 }
             }
         }
     }
+}
+
+/// The first `N` numbers, filled up with zeros.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn padded<const N: usize>(numbers: &[f32]) -> [f32; N] {
+    if let Some(all) = numbers.first_chunk::<N>() {
+        return *all;
+    }
+    let mut some = [0.0; N];
+    some[..numbers.len()].copy_from_slice(numbers);
+    some
 }

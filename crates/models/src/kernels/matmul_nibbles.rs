@@ -35,13 +35,13 @@ fn group_place(g: usize) -> (usize, usize) {
 
 impl Job<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
-    pub(super) unsafe fn nibbles_wide(&self, panels: Range<usize>) {
+    pub(super) unsafe fn nibbles_wide(&self, row_tiles: Range<usize>, panels: Range<usize>) {
         let tiles = self.isa == Isa::Amx && self.shape.rows > FEW_ROWS;
         // SAFETY: the caller's word: the processor has `isa`. A height is at most 16.
         let _shaped =
             tiles.then(|| unsafe { amx::Tiles::shape(self.shape.height(), UNPACKED / 2) });
         let (mut sums, mut unpacked) = (Sums::new(), [Line([0; 64]); CHUNK * UNPACKED]);
-        for row_tile in 0..self.shape.row_tiles() {
+        for row_tile in row_tiles {
             for panel in panels.clone() {
                 let mut products: Products = [[0.0; PANEL]; TILE_LINES / 2];
                 // SAFETY: the caller's word; the panel belongs to this piece.
@@ -157,8 +157,8 @@ impl Job<'_> {
     }
 
     #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn nibbles_avx2(&self, panels: Range<usize>) {
-        for row_tile in 0..self.shape.row_tiles() {
+    pub(super) unsafe fn nibbles_avx2(&self, row_tiles: Range<usize>, panels: Range<usize>) {
+        for row_tile in row_tiles {
             let a = self.activations.tile(&self.shape, row_tile);
             for panel in panels.clone() {
                 let mut products: Products = [[0.0; PANEL]; TILE_LINES / 2];
@@ -200,15 +200,17 @@ impl Job<'_> {
     /// The panel belongs to this piece.
     #[inline(always)]
     unsafe fn finish_nibbles(&self, row_tile: usize, panel: usize, products: &Products) {
-        for (m, row) in self.rows(row_tile).enumerate() {
+        let rows = self.rows(row_tile);
+        let mut scaled = *products;
+        for (scaled, row) in scaled.iter_mut().zip(rows.clone()) {
             let scale = self.activations.scale(row);
-            let mut scaled = [0.0; PANEL];
-            for (s, p) in scaled.iter_mut().zip(&products[m]) {
-                *s = p * scale;
+            for s in scaled {
+                *s *= scale;
             }
-            // SAFETY: the caller's word.
-            unsafe { self.output.write(row, panel * PANEL, &scaled) };
         }
+        let scaled = &mut scaled[..rows.len()];
+        // SAFETY: the caller's word.
+        unsafe { self.output.write(rows.start, panel * PANEL, scaled) };
     }
 }
 

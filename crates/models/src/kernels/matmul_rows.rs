@@ -94,11 +94,29 @@ impl Job<'_> {
                 for m in 0..height {
                     let products = &scratch[m * group * LANES..(m + 1) * group * LANES];
                     // SAFETY: pieces have different panels, hence different outputs.
-                    unsafe { self.output.write(first + m, panel * LANES, products) };
+                    unsafe { self.finish(first + m, panel * LANES, products) };
                 }
                 first += height;
             }
             panel += group;
+        }
+    }
+
+    /// # Safety
+    /// These outputs belong to this piece.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn finish(&self, row: usize, start: usize, products: &[f32]) {
+        let (pairs, last) = products.as_chunks::<{ 2 * LANES }>();
+        // SAFETY: the caller's word.
+        unsafe {
+            for (i, pair) in pairs.iter().enumerate() {
+                self.output.write(row, start + i * 2 * LANES, &mut [*pair]);
+            }
+            if let Some(last) = last.first_chunk::<LANES>() {
+                let start = start + pairs.len() * 2 * LANES;
+                self.output.write(row, start, &mut [*last]);
+            }
         }
     }
 

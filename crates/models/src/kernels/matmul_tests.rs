@@ -4,6 +4,7 @@
 use half::bf16;
 
 use super::*;
+use crate::config::Activation;
 
 const FORMATS: [Format; 5] = [
     Format::F32,
@@ -182,6 +183,59 @@ fn a_row_is_the_same_alone_and_in_any_batch_bit_for_bit() {
                     product(isa, &x[..m * inputs], &w, threads) == alone[..m * outputs],
                     "{isa} {format:?} {m}"
                 );
+            }
+        }
+    }
+}
+
+#[test]
+fn many_rows_are_cut_into_blocks_that_cover_them() {
+    let (rows, outputs, inputs) = (300, 330, 40);
+    for (isa, format) in Isa::all().flat_map(|isa| FORMATS.map(|f| (isa, f))) {
+        let (w, _) = matrix(isa, format, outputs, inputs);
+        let x = noise(rows * inputs, 5);
+        let alone: Vec<f32> = x
+            .chunks(inputs)
+            .flat_map(|row| product(isa, row, &w, 1))
+            .collect();
+        for m in [128, 129, 250, rows] {
+            let together = product(isa, &x[..m * inputs], &w, 2);
+            assert!(together == alone[..m * outputs], "{isa} {format:?} {m}");
+        }
+    }
+}
+
+#[test]
+fn a_curve_bends_the_product_and_its_bias() {
+    let (outputs, inputs) = (33, 12);
+    let bias = noise(outputs, 9);
+    for (isa, format) in Isa::all().flat_map(|isa| FORMATS.map(|f| (isa, f))) {
+        let (w, _) = matrix(isa, format, outputs, inputs);
+        for m in [1, 2, 20] {
+            let x = noise(m * inputs, 3);
+            let run = |finish: Finish| {
+                let mut out = vec![0.0; m * outputs];
+                let product = Matmul {
+                    x: &x,
+                    w: &w,
+                    bias: Some(&bias),
+                    finish,
+                };
+                product.run_on(isa, &Team::new(1), &mut out);
+                out
+            };
+            let plain = run(Finish::Store);
+            let bent = [Activation::Relu, Activation::GeluTanh, Activation::Gelu]
+                .map(|a| run(Finish::Bend(a)));
+            for (i, &p) in plain.iter().enumerate() {
+                let inner = 0.797_884_6 * (p + 0.044_715 * p * p * p);
+                let gelu = 0.5 * p * (1.0 + inner.tanh());
+                // The two kinds of GELU are 5e-4 apart at most.
+                let expected = [(p.max(0.0), 0.0), (gelu, 1e-6), (gelu, 1e-3)];
+                for (bent, (expected, allowed)) in bent.iter().zip(expected) {
+                    let off = (bent[i] - expected).abs();
+                    assert!(off <= allowed, "{isa} {format:?} {m} {i}: off by {off}");
+                }
             }
         }
     }

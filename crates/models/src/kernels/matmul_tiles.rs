@@ -17,9 +17,62 @@ use super::tiles::{BYTE_ZERO, Kind, PANEL, Tiles};
 use super::{dot_avx2, dot_avx512};
 use crate::parallel::Team;
 
-/// Panels that a thread claims at once, at most: with all rows of activations they stay in the
-/// second-level cache.
+/// Rows that a piece takes, where there are more: with so few they come from the nearest caches,
+/// and a matrix of weights from the second.
+const ROWS: usize = 128;
+
+/// Lines of weights that a piece takes at most where there are more rows: half a second-level
+/// cache.
+const WEIGHT_LINES: usize = 1 << 14;
+
+/// Panels that a piece takes at most where it has all rows: every panel is read once.
 const MAX_PANELS: usize = 8;
+
+/// How a product is cut into pieces: blocks of rows by runs of panels, a run for all blocks before
+/// the next.
+struct Pieces {
+    row_tiles: usize,
+    panels: usize,
+    row_tiles_each: usize,
+    panels_each: usize,
+}
+
+impl Pieces {
+    fn of(job: &Job<'_>, threads: usize) -> Self {
+        let (row_tiles, panels) = (job.shape.row_tiles(), job.weights.n_panels());
+        let row_tiles_each = ROWS.div_ceil(job.shape.rows_per_tile());
+        let blocks = row_tiles.div_ceil(row_tiles_each);
+        // Four pieces a thread leave a late thread little to delay.
+        let even = panels * blocks / (threads * 4);
+        let most = match blocks {
+            1 => MAX_PANELS,
+            _ => WEIGHT_LINES / job.weights.panel_lines(),
+        };
+        Self {
+            row_tiles,
+            panels,
+            row_tiles_each,
+            panels_each: even.min(most).clamp(1, panels),
+        }
+    }
+
+    fn blocks(&self) -> usize {
+        self.row_tiles.div_ceil(self.row_tiles_each)
+    }
+
+    fn count(&self) -> usize {
+        self.blocks() * self.panels.div_ceil(self.panels_each)
+    }
+
+    /// Tiles of rows and panels of piece `i`.
+    fn piece(&self, i: usize) -> (Range<usize>, Range<usize>) {
+        let cut = |at: usize, each: usize, all: usize| at * each..((at + 1) * each).min(all);
+        (
+            cut(i % self.blocks(), self.row_tiles_each, self.row_tiles),
+            cut(i / self.blocks(), self.panels_each, self.panels),
+        )
+    }
+}
 
 /// A product of tiles.
 pub(super) struct Job<'a> {
@@ -59,25 +112,24 @@ pub(super) fn run(
             weights,
             output,
         };
-        let n_panels = weights.n_panels();
-        let per_piece = (n_panels / (team.threads() * 4)).clamp(1, MAX_PANELS);
-        team.run(n_panels.div_ceil(per_piece), &|piece| {
-            let first = piece * per_piece;
-            job.piece(first..(first + per_piece).min(n_panels));
+        let pieces = Pieces::of(&job, team.threads());
+        team.run(pieces.count(), &|i| {
+            let (row_tiles, panels) = pieces.piece(i);
+            job.piece(row_tiles, panels);
         });
     });
 }
 
 impl Job<'_> {
-    fn piece(&self, panels: Range<usize>) {
+    fn piece(&self, row_tiles: Range<usize>, panels: Range<usize>) {
         // SAFETY: `Matmul::run_on` asserted that the processor has `isa`.
         unsafe {
             match (self.isa, self.shape.kind) {
-                (Isa::Avx2, Kind::Nibble) => self.nibbles_avx2(panels),
-                (Isa::Avx2, _) => self.bytes_avx2(panels),
-                (_, Kind::Nibble) => self.nibbles_wide(panels),
-                (Isa::Avx512, _) => self.wide(panels),
-                (Isa::Amx, _) => self.tiles(panels),
+                (Isa::Avx2, Kind::Nibble) => self.nibbles_avx2(row_tiles, panels),
+                (Isa::Avx2, _) => self.bytes_avx2(row_tiles, panels),
+                (_, Kind::Nibble) => self.nibbles_wide(row_tiles, panels),
+                (Isa::Avx512, _) => self.wide(row_tiles, panels),
+                (Isa::Amx, _) => self.tiles(row_tiles, panels),
             }
         }
     }
@@ -90,7 +142,7 @@ impl Job<'_> {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
-    unsafe fn tiles(&self, panels: Range<usize>) {
+    unsafe fn tiles(&self, row_tiles: Range<usize>, panels: Range<usize>) {
         let (shape, mut sums) = (&self.shape, Sums::new());
         let two: unsafe fn(_, _, _, &mut _) = match shape.kind {
             Kind::Bf16 => amx::bf16_two,
@@ -104,11 +156,11 @@ impl Job<'_> {
         // `lines_per_row` tiles.
         unsafe {
             let _shaped = amx::Tiles::shape(shape.height(), TILE_LINES);
-            for row_tile in (0..shape.row_tiles()).step_by(2) {
+            for row_tile in row_tiles.clone().step_by(2) {
                 let a = self.activations.tile(shape, row_tile).as_ptr();
                 for panel in panels.clone() {
                     let b = self.weights.panel(panel).as_ptr();
-                    if row_tile + 1 < shape.row_tiles() {
+                    if row_tile + 1 < row_tiles.end {
                         let next = self.activations.tile(shape, row_tile + 1).as_ptr();
                         two([a, next], b, shape.lines_per_row, &mut sums);
                         self.finish(row_tile, panel, &sums.0[..TILE_LINES]);
@@ -123,9 +175,9 @@ impl Job<'_> {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
-    unsafe fn wide(&self, panels: Range<usize>) {
+    unsafe fn wide(&self, row_tiles: Range<usize>, panels: Range<usize>) {
         let (shape, mut sums) = (&self.shape, Sums::new());
-        for row_tile in 0..shape.row_tiles() {
+        for row_tile in row_tiles {
             let height = self.rows(row_tile).len() * shape.planes;
             let a = self.activations.tile(shape, row_tile).as_ptr();
             for panel in panels.clone() {
@@ -155,9 +207,9 @@ impl Job<'_> {
     }
 
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn bytes_avx2(&self, panels: Range<usize>) {
+    unsafe fn bytes_avx2(&self, row_tiles: Range<usize>, panels: Range<usize>) {
         let (shape, mut sums) = (&self.shape, Sums::new());
-        for row_tile in 0..shape.row_tiles() {
+        for row_tile in row_tiles {
             let height = self.rows(row_tile).len() * shape.planes;
             let a = self.activations.tile(shape, row_tile);
             for panel in panels.clone() {
@@ -188,23 +240,26 @@ impl Job<'_> {
     /// The panel belongs to this piece.
     #[inline(always)]
     unsafe fn finish(&self, row_tile: usize, panel: usize, sums: &[[u32; PANEL]]) {
-        let planes = self.shape.planes;
-        let mut products = [0.0; PANEL];
-        for (m, row) in self.rows(row_tile).enumerate() {
-            match self.shape.kind {
-                Kind::Bf16 => {
-                    for (p, sum) in products.iter_mut().zip(&sums[m]) {
+        let (planes, rows) = (self.shape.planes, self.rows(row_tile));
+        let mut products = [[0.0; PANEL]; TILE_LINES];
+        let products = &mut products[..rows.len()];
+        match self.shape.kind {
+            Kind::Bf16 => {
+                for (products, sums) in products.iter_mut().zip(sums) {
+                    for (p, sum) in products.iter_mut().zip(sums) {
                         *p = f32::from_bits(*sum);
                     }
                 }
-                Kind::Byte | Kind::Nibble => {
-                    let sums = &sums[m * planes..(m + 1) * planes];
-                    self.scaled(row, panel, sums, &mut products);
+            }
+            Kind::Byte | Kind::Nibble => {
+                let sums = sums.chunks_exact(planes);
+                for ((products, sums), row) in products.iter_mut().zip(sums).zip(rows.clone()) {
+                    self.scaled(row, panel, sums, products);
                 }
             }
-            // SAFETY: the caller's word.
-            unsafe { self.output.write(row, panel * PANEL, &products) };
         }
+        // SAFETY: the caller's word.
+        unsafe { self.output.write(rows.start, panel * PANEL, products) };
     }
 
     /// `scales * (sum of products - 128 * sum of activations)` of one or two planes.

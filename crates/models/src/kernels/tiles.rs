@@ -106,6 +106,11 @@ impl Tiles {
         self.lines.len() / self.panel_lines
     }
 
+    /// Lines of a panel.
+    pub(super) fn panel_lines(&self) -> usize {
+        self.panel_lines
+    }
+
     /// The lines of a panel.
     pub(super) fn panel(&self, panel: usize) -> &[Line] {
         &self.lines[panel * self.panel_lines..(panel + 1) * self.panel_lines]

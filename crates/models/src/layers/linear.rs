@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tch::Tensor;
 
 use super::{Compute, numbers, numbers_mut, shape};
+use crate::config::Activation;
 use crate::error::ModelError;
 use crate::kernels::matmul::{Finish, Format, Matmul, PackedMatrix};
 use crate::kernels::rows::LANES;
@@ -319,6 +320,25 @@ impl Linear {
         match &self.weights {
             Matrix::Packed(w) => self.run(w, x, Finish::Add, sum),
             Matrix::Torch(w) => *sum += x.linear(w, self.bias.as_ref()),
+        }
+    }
+
+    /// `activation(forward(x))`: the first matrix of an MLP without a gate.
+    pub fn forward_bent(&self, x: &Tensor, activation: Activation) -> Tensor {
+        match &self.weights {
+            Matrix::Packed(w) => {
+                let mut out = self.compute.empty(shape(x).0, w.outputs());
+                self.run(w, x, Finish::Bend(activation), &mut out);
+                out
+            }
+            Matrix::Torch(w) => {
+                let mut out = x.linear(w, self.bias.as_ref());
+                match activation {
+                    Activation::Gelu => out.gelu_("none"),
+                    Activation::GeluTanh => out.gelu_("tanh"),
+                    Activation::Relu => out.relu_(),
+                }
+            }
         }
     }
 

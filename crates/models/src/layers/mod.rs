@@ -25,8 +25,6 @@ pub mod mlp;
 
 pub mod layer_norm;
 
-pub mod gelu;
-
 pub mod encoder_embedding;
 
 pub mod bidirectional;

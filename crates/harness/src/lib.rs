@@ -23,6 +23,8 @@ pub mod api;
 
 pub mod duration;
 
+pub mod assertion;
+
 pub mod toml_tree;
 
 pub mod section;

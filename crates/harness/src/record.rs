@@ -106,6 +106,7 @@ fn add_phase(record: &mut RunRecord, phase: &PhaseOutcome, ran: &Ran<'_>) {
         canceled: ran.canceled,
         reasons: reasons.chain(end_reasons(phase)).chain(late).collect(),
         advice: verdict.advice.clone(),
+        assertions: Vec::new(),
     };
 }
 

@@ -12,6 +12,7 @@ use prony_loadgen::report::LogSettings;
 use prony_loadgen::{Outcome, RunOptions};
 use prony_report::run_record::{Endpoint, RunRecord};
 
+use crate::assertion::Assertion;
 use crate::conn::AnswerForm;
 use crate::datasets;
 use crate::environment;
@@ -35,6 +36,8 @@ pub struct RunPlan {
     pub force: bool,
     /// Show no progress.
     pub quiet: bool,
+    /// What the run must come to.
+    pub assertions: Vec<Assertion>,
     /// Calls the run off.
     pub cancel: Cancel,
 }
@@ -75,7 +78,7 @@ pub fn execute(
             clock,
         },
     )?;
-    let record = record::record(
+    let mut record = record::record(
         &outcome,
         &Ran {
             file,
@@ -88,6 +91,8 @@ pub fn execute(
             origin_unix_ns,
         },
     );
+    let judged = plan.assertions.iter().map(|a| a.judge(&record.figures));
+    record.verdict.assertions = judged.collect();
     results_folder::write(folder, results_folder::RECORD_FILE, &record.to_json())?;
     Ok(record)
 }
@@ -235,7 +240,7 @@ pub fn exit_status(record: &RunRecord, max_failed_fraction: f64) -> ExitStatus {
         ExitStatus::Invalid
     } else if record.verdict.client_limited {
         ExitStatus::ClientLimited
-    } else if record.verdict.valid {
+    } else if record.verdict.valid && record.verdict.assertions.iter().all(|a| a.holds) {
         ExitStatus::Valid
     } else {
         ExitStatus::Invalid
@@ -279,5 +284,7 @@ mod tests {
         assert_eq!(exit_status(&record, 0.1), ExitStatus::Invalid);
         record.verdict.valid = true;
         assert_eq!(exit_status(&record, 0.1), ExitStatus::Valid);
+        record.verdict.assertions = vec![prony_report::run_record::Assertion::default()];
+        assert_eq!(exit_status(&record, 0.1), ExitStatus::Invalid);
     }
 }

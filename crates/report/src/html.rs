@@ -140,12 +140,17 @@ fn run(out: &mut String, record: &RunRecord) {
 
 fn reasons(out: &mut String, record: &RunRecord) {
     let verdict = &record.verdict;
-    if verdict.reasons.is_empty() && verdict.advice.is_empty() {
+    if verdict.reasons.is_empty() && verdict.advice.is_empty() && verdict.assertions.is_empty() {
         return;
     }
     out.push_str("<ul class=reasons>");
     for reason in &verdict.reasons {
         let _ = write!(out, "<li>{}", escape(reason));
+    }
+    for assertion in &verdict.assertions {
+        let class = if assertion.holds { " class=soft" } else { "" };
+        let sentence = escape(&assertion.sentence());
+        let _ = write!(out, "<li{class}>assertion {sentence}");
     }
     for advice in &verdict.advice {
         let _ = write!(out, "<li class=soft>advice: {}", escape(advice));

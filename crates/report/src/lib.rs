@@ -6,9 +6,9 @@ pub mod error;
 
 pub mod environment;
 
-pub mod run_record;
-
 pub mod number;
+
+pub mod run_record;
 
 pub mod table;
 

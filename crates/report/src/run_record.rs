@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
+use crate::number::short;
 
 /// Version of the record's form; raised when a field changes its meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -71,6 +72,35 @@ pub struct Verdict {
     pub reasons: Vec<String>,
     /// What to change.
     pub advice: Vec<String>,
+    /// What the user asserted, and what came of it.
+    pub assertions: Vec<Assertion>,
+}
+
+/// One `--assert`, judged.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Assertion {
+    /// As it was written.
+    pub text: String,
+    /// Whether it holds; a figure that was not measured satisfies nothing.
+    pub holds: bool,
+    /// The figure it is about; absent if it was not measured.
+    pub actual: Option<f64>,
+    /// Unit of `actual`: `ms` for times, empty for rates and counts.
+    pub unit: String,
+}
+
+impl Assertion {
+    /// One sentence: the assertion, whether it holds, and the figure.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let word = if self.holds { "holds" } else { "FAILS" };
+        let actual = match self.actual {
+            Some(actual) => format!("{} {}", short(actual), self.unit),
+            None => "not measured".to_owned(),
+        };
+        format!("{}: {word} ({})", self.text, actual.trim_end())
+    }
 }
 
 impl Verdict {

@@ -118,6 +118,9 @@ fn verdict_text(record: &RunRecord) -> String {
     for reason in &verdict.reasons {
         let _ = writeln!(out, "  because: {reason}");
     }
+    for assertion in &verdict.assertions {
+        let _ = writeln!(out, "  assertion {}", assertion.sentence());
+    }
     for failure in &record.failures {
         let _ = writeln!(
             out,

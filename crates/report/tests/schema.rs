@@ -1,7 +1,8 @@
 //! The published schema and the record have the same fields, everywhere.
 
 use prony_report::run_record::{
-    Distribution, FailureCount, Figures, RunRecord, SCHEMA_VERSION, SamplePoint, Series,
+    Assertion, Distribution, FailureCount, Figures, RunRecord, SCHEMA_VERSION, SamplePoint, Series,
+    Verdict,
 };
 use serde_json::Value;
 
@@ -20,6 +21,10 @@ fn full_record() -> Value {
     let record = RunRecord {
         schema_version: SCHEMA_VERSION,
         failures: vec![FailureCount::default()],
+        verdict: Verdict {
+            assertions: vec![Assertion::default()],
+            ..Verdict::default()
+        },
         figures: Figures {
             latency_ms: distribution,
             service_time_ms: distribution,

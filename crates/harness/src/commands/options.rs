@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use prony_loadgen::clock::Nanos;
 use prony_loadgen::progress::Cancel;
 
+use crate::assertion::Assertion;
 use crate::duration;
 use crate::runner::RunPlan;
 use crate::scenario_file::Overrides;
@@ -85,7 +86,16 @@ impl CommonArgs {
             wait_ready: self.wait_ready,
             force: self.force,
             quiet: self.quiet,
+            assertions: Vec::new(),
             cancel,
         }
     }
+}
+
+/// What runs must come to, for the verbs that judge whole runs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct AssertArgs {
+    /// What a run must come to, such as --assert 'ttft.p99 < 200ms'; may be repeated
+    #[arg(long = "assert", value_name = "ASSERTION", value_parser = Assertion::parse)]
+    pub assertions: Vec<Assertion>,
 }

@@ -6,7 +6,7 @@ use prony_loadgen::clock::{Clock, MonotonicClock};
 use prony_loadgen::progress::Cancel;
 use prony_report::{html, table};
 
-use super::options::CommonArgs;
+use super::options::{AssertArgs, CommonArgs};
 use crate::error::HarnessError;
 use crate::exit::ExitStatus;
 use crate::interrupt::Interrupt;
@@ -22,6 +22,8 @@ pub struct RunArgs {
     scenario: PathBuf,
     #[command(flatten)]
     common: CommonArgs,
+    #[command(flatten)]
+    assert: AssertArgs,
 }
 
 /// Runs the scenario.
@@ -35,7 +37,9 @@ pub fn run(args: &RunArgs) -> Result<ExitStatus, HarnessError> {
     let folder = folder.unwrap_or_else(|| results_folder::default_folder(&file.name, unix_ns));
     let cancel = Cancel::new();
     let _interrupt = Interrupt::listen(cancel.clone())?;
-    let record = runner::execute(&file, &folder, &args.common.plan(cancel))?;
+    let mut plan = args.common.plan(cancel);
+    plan.assertions.clone_from(&args.assert.assertions);
+    let record = runner::execute(&file, &folder, &plan)?;
     let records = [record];
     results_folder::write(&folder, PAGE_FILE, &html::page(&records))?;
     if args.common.json {

@@ -11,7 +11,7 @@ use prony_loadgen::progress::Cancel;
 use prony_report::run_record::RunRecord;
 use prony_report::{html, table};
 
-use super::options::CommonArgs;
+use super::options::{AssertArgs, CommonArgs};
 use crate::error::HarnessError;
 use crate::exit::ExitStatus;
 use crate::interrupt::Interrupt;
@@ -28,6 +28,8 @@ pub struct SuiteArgs {
     suite: PathBuf,
     #[command(flatten)]
     common: CommonArgs,
+    #[command(flatten)]
+    assert: AssertArgs,
 }
 
 /// Runs the suite; its exit code is that of its worst run.
@@ -53,7 +55,8 @@ pub fn run(args: &SuiteArgs) -> Result<ExitStatus, HarnessError> {
     }
     let cancel = Cancel::new();
     let _interrupt = Interrupt::listen(cancel.clone())?;
-    let plan = common.plan(cancel);
+    let mut plan = common.plan(cancel);
+    plan.assertions.clone_from(&args.assert.assertions);
     let mut records = Vec::new();
     let mut worst = ExitStatus::Valid;
     let mut stopped = None;

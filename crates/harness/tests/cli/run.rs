@@ -311,3 +311,34 @@ fn a_quick_run_says_so_everywhere() {
     let page = std::fs::read_to_string(ran.folder.join("report.html")).expect("a page");
     assert!(page.contains("--quick shortened the run"));
 }
+
+#[test]
+fn assertions_decide_the_exit_code_and_are_in_the_record() {
+    let server = FakeServer::start(Script {
+        ttft: Duration::from_millis(20),
+        ..Script::default()
+    });
+    let holds = ["--assert", "ttft.min >= 20ms", "--assert", "n_failed <= 0"];
+    let ran = run_with(SCENARIO, &server, &holds);
+    assert_eq!(ran.code(), 0, "{}", ran.stdout());
+    let fails = [&holds[..], &["--assert", "latency.p99 < 20ms"]].concat();
+    let ran = run_with(SCENARIO, &server, &fails);
+    assert_eq!(ran.code(), 1, "{}", ran.stdout());
+    assert!(
+        ran.stdout()
+            .contains("assertion latency.p99 < 20ms: FAILS ("),
+        "{}",
+        ran.stdout()
+    );
+    let record = ran.record();
+    let judged = record["verdict"]["assertions"].as_array().expect("a list");
+    let holds: Vec<_> = judged.iter().map(|a| a["holds"].as_bool()).collect();
+    assert_eq!(holds, [Some(true), Some(true), Some(false)]);
+    let page = std::fs::read_to_string(ran.folder.join("report.html")).expect("a page");
+    assert!(page.contains("assertion latency.p99 &lt; 20ms: FAILS ("));
+    let n_before = server.n_answers();
+    let ran = run_with(SCENARIO, &server, &["--assert", "ttft.p98 < 1s"]);
+    assert_eq!(ran.code(), 2, "{}", ran.stderr());
+    assert!(ran.stderr().contains("ttft.p98: write FIGURE.STATISTIC"));
+    assert_eq!(server.n_answers(), n_before);
+}

@@ -34,9 +34,11 @@ fn a_suite_has_one_table_one_page_and_the_worst_exit_code() {
     });
     let url = server.url();
     let args = ["suite", &suite, "--endpoint", &url, "--out", path(&out)];
-    let output = prony(&args);
+    let output = prony(&[&args[..], &["--assert", "n_failed < 2"]].concat());
     assert_eq!(output.status.code(), Some(3));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let n_judged = text.matches("assertion n_failed < 2: holds (1.00)").count();
+    assert_eq!(n_judged, 3, "{text}");
     assert!(
         text.contains("other: VALID") && text.contains("test: INVALID"),
         "{text}"

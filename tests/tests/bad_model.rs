@@ -162,6 +162,19 @@ fn files_that_are_not_there_or_not_what_they_seem() {
     refused(&half, &["half.gguf", "tensor"]);
 }
 
+/// The keys of another kind of model are not what is wrong with it.
+#[test]
+fn another_kind_of_model_is_named_before_its_keys_are_read() {
+    check(
+        |model| {
+            let config = model.join("config.json");
+            replace_in(&config, "LlamaForCausalLM", "BertModel");
+            replace_in(&config, "\"silu\"", "\"gelu\"");
+        },
+        &["architecture BertModel is not supported"],
+    );
+}
+
 #[test]
 fn inspecting_tells_sizes_without_reading_weights() {
     let model = root().join("tests/golden/models/tiny/llama_gqa_tied");

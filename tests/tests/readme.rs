@@ -27,11 +27,25 @@ fn commands(path: &str) -> Vec<String> {
     found
 }
 
+/// The words of a command line; single quotes keep spaces.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, part) in command.split('\'').enumerate() {
+        if i % 2 == 0 {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        } else {
+            words.push(part.to_owned());
+        }
+    }
+    words
+}
+
 fn check(command: &str, server: &Server) {
-    let mut words = command.split_whitespace();
-    let program = words.next().unwrap_or_default();
-    let mut args: Vec<String> = words.map(|w| w.replace(ADDRESS, &server.url)).collect();
+    let mut args = words(&command.replace(ADDRESS, &server.url));
+    let program = args.remove(0);
     let name = program.trim_start_matches("target/release/");
+    // As printed, a shell must find it.
+    assert_ne!(name, program, "{command}: target/release/ is missing");
     let folder = tempfile::tempdir().expect("a folder");
     let measures = matches!(
         args.first().map(String::as_str),
@@ -50,7 +64,7 @@ fn check(command: &str, server: &Server) {
             "--quiet".to_owned(),
         ]);
     }
-    if name == "prony-sut" {
+    if name == "prony-sut" && args.first().is_some_and(|verb| verb == "serve") {
         // Loads the model and prints what it would do, instead of serving until a signal comes.
         args.push("--print-plan".to_owned());
     }

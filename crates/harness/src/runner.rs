@@ -9,6 +9,7 @@ use prony_loadgen::clock::{Clock, MonotonicClock, Nanos, WaitPolicy};
 use prony_loadgen::options::Warmup;
 use prony_loadgen::progress::{Cancel, Progress};
 use prony_loadgen::report::LogSettings;
+use prony_loadgen::settings::validate;
 use prony_loadgen::{Outcome, RunOptions};
 use prony_report::run_record::{Endpoint, RunRecord};
 
@@ -60,6 +61,8 @@ pub fn execute(
             api: api.name(),
         });
     }
+    let n_samples = dataset.len() as u64;
+    validate(&file.settings, n_samples, n_samples)?;
     results_folder::prepare(folder, plan.force)?;
     let ready = readiness::wait(&file.endpoint.url, &file.endpoint.headers, plan.wait_ready)?;
     let environment = environment::read();

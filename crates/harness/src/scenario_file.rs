@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use prony_loadgen::clock::Nanos;
 use prony_loadgen::scenario::Scenario;
 use prony_loadgen::settings::TestSettings;
+use prony_loadgen::settings::validate::refused_whatever_the_data;
 
 use crate::api::ApiKind;
 use crate::datasets::DatasetConfig;
@@ -115,6 +116,9 @@ impl ScenarioFile {
         }
         let problems = Problems::default();
         let file = read(path, &root, &problems);
+        if let Some(file) = &file {
+            refuse_settings(&file.settings, &root, &problems);
+        }
         let problems = problems.into_vec();
         match file {
             Some(mut file) if problems.is_empty() => {
@@ -169,6 +173,22 @@ fn shorten(file: &mut ScenarioFile) {
     settings.min_duration_ms = settings.min_duration_ms.min(QUICK_DURATION_MS);
     settings.min_query_count = settings.min_query_count.min(QUICK_QUERIES);
     file.is_quick = true;
+}
+
+/// Notes what no run could honour, where it was written: before anything is measured.
+fn refuse_settings(settings: &TestSettings, root: &Node, problems: &Problems) {
+    let table = root.get("settings").unwrap_or(root);
+    for refused in refused_whatever_the_data(settings) {
+        let name = refused.name.as_str();
+        let short = name.strip_suffix("_ns").or(name.strip_suffix("_ms"));
+        let node = table.get(name).or(short.and_then(|name| table.get(name)));
+        let origin = &node.unwrap_or(table).origin;
+        let (value, allowed) = (refused.value, refused.allowed);
+        problems.push(
+            origin,
+            format!("settings.{name} = {value}: must be {allowed}"),
+        );
+    }
 }
 
 fn read(path: &Path, root: &Node, problems: &Problems) -> Option<ScenarioFile> {

@@ -9,13 +9,14 @@ use prony_loadgen::LoadgenError;
 use prony_loadgen::conf::Configured;
 use prony_loadgen::conf::apply::Target;
 use prony_loadgen::conf::keys::ConfKind;
-use prony_loadgen::conf::mlperf::{ROUNDS, Round};
+use prony_loadgen::conf::mlperf::{ROUNDS, Round, model_names};
 use prony_loadgen::error::RefusedSetting;
 use prony_loadgen::rng::StdlibFlavour;
 use prony_loadgen::scenario::Scenario;
 use prony_loadgen::settings::validate;
 
 use crate::error::HarnessError;
+use crate::terminal;
 
 /// Options of the verbs that take settings without a scenario file.
 #[derive(Debug, Clone, clap::Args)]
@@ -66,6 +67,9 @@ impl SettingsArgs {
     /// # Errors
     /// Files that cannot be read or are refused, and every bad `--set` at once.
     pub fn configure(&self) -> Result<Configured, HarnessError> {
+        if let Some(note) = self.unknown_model() {
+            terminal::note(&note);
+        }
         let scenario = self.scenario();
         let mut configured = Configured::new(scenario);
         let target = Target {
@@ -90,6 +94,20 @@ impl SettingsArgs {
         self.apply_assignments(&mut configured)?;
         self.apply_audit(&mut configured, target)?;
         Ok(configured)
+    }
+
+    /// A model that MLPerf has no rules for is allowed; a slip of the pen should be noticed.
+    fn unknown_model(&self) -> Option<String> {
+        let model = self.model.as_deref()?;
+        if model == "*" || model_names().any(|known| known == model) {
+            return None;
+        }
+        let known: Vec<&str> = model_names().collect();
+        Some(format!(
+            "note: model {model}: MLPerf has no rules of its own for it, those for every model \
+             hold; it has some for {}",
+            known.join(", ")
+        ))
     }
 
     /// Samples that fit in memory at once.

@@ -13,6 +13,17 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::ScenarioError;
 
+impl Node {
+    /// The value under `key`, where this is a table that has it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        let Value::Table(entries) = &self.value else {
+            return None;
+        };
+        entries.iter().find(|(k, _)| k == key).map(|(_, node)| node)
+    }
+}
+
 /// Where a value stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {

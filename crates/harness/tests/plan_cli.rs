@@ -140,3 +140,19 @@ fn rounds_differ_in_their_seeds() {
         assert_eq!(seed(round), (expected, origin(round, expected)));
     }
 }
+
+#[test]
+fn a_model_without_rules_is_told_apart_from_one_with() {
+    let stderr = |model: &str| {
+        let output = prony(&["explain", "--model", model, "--scenario", "Server"]);
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    assert_eq!(stderr("bert"), "");
+    let note = stderr("brt");
+    assert!(
+        note.starts_with("note: model brt: MLPerf has no rules"),
+        "{note}"
+    );
+    assert!(note.contains("bert"), "{note}");
+}

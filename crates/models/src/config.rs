@@ -131,6 +131,15 @@ impl ModelConfig {
         Self::parse(path, &read_text(path)?)
     }
 
+    /// The architecture that a config.json names, whatever else is in it.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`], and [`ModelError::Malformed`] for a file that is not such JSON.
+    pub fn architecture_of(path: &Path) -> Result<String, ModelError> {
+        let family: RawFamily = parse_json(path, &read_text(path)?)?;
+        Ok(family.architecture())
+    }
+
     /// [`ModelConfig::read`] on text already in memory; `path` is for the messages.
     ///
     /// # Errors

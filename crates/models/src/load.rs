@@ -164,8 +164,10 @@ pub(crate) fn open(
             Ok((config, Weights::from_gguf(file), text))
         }
         Files::Folder(folder) => {
-            let mut config = ModelConfig::read(&folder.join("config.json"))?;
-            registry::check(&config.architecture)?;
+            let path = folder.join("config.json");
+            // First of all: the keys of another kind of model would only mislead.
+            registry::check(&ModelConfig::architecture_of(&path)?)?;
+            let mut config = ModelConfig::read(&path)?;
             let generation = config::generation_eos_ids(&folder.join("generation_config.json"))?;
             if !generation.is_empty() {
                 config.eos_ids = generation;

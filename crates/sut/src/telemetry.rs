@@ -2,6 +2,8 @@
 //!
 //! Standard output is kept for the one line that scripts read.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::config::LogFormat;
@@ -11,6 +13,8 @@ pub fn init(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // Colours are for people, not for files.
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     // Only an earlier subscriber (a test's) can make this fail, and then that one stays.
     let _ = match format {

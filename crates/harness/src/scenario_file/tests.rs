@@ -166,6 +166,24 @@ fn a_bad_option_is_named_as_typed() {
     );
 }
 
+/// A suite measured its first scenario before it refused the rate of its second.
+#[test]
+fn settings_that_no_run_can_honour_are_refused_with_all_else() {
+    let overrides = set(&[
+        "server_target_qps=0",
+        "server_target_latency_percentile=1.5",
+        "min_query_count=-5",
+    ]);
+    let error = parse(GOOD, &overrides).unwrap_err();
+    for line in [
+        "--set settings.server_target_qps=0: settings.server_target_qps = 0: must be above 0",
+        "settings.server_target_latency_percentile = 1.5: must be above 0 and below 1",
+        "settings.min_query_count = -5: expected a whole number from 0",
+    ] {
+        assert!(error.contains(line), "{line}: {error}");
+    }
+}
+
 #[test]
 fn headers_take_secrets_from_the_environment_only() {
     assert_eq!(

@@ -104,6 +104,15 @@ const EDGE: f64 = 4.0;
 /// Widening factor of the bracket.
 const WIDEN: f64 = 2.0;
 
+/// A time to the digits that matter to somebody who waits.
+fn for_people(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds:.0} s"),
+        120.0..7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
 impl PeakSearch {
     /// Defaults for a first rate: 2 % precision, best of 3 near the edge, 3 confirmations.
     #[must_use]
@@ -145,16 +154,14 @@ impl PeakSearch {
         let most = 6.0 + coarse + fine * repeats + confirmations + repeats;
         let trial_s = self.expected_trial(self.start_qps).as_secs_f64();
         let mut text = format!(
-            "about {least:.0} to {most:.0} trials of at least {trial_s:.0} s: {:.0} to {:.0} min",
-            least * trial_s / 60.0,
-            most * trial_s / 60.0
+            "about {least:.0} to {most:.0} trials of at least {}: {} to {}",
+            for_people(trial_s),
+            for_people(least * trial_s),
+            for_people(most * trial_s)
         );
         if let Some(budget) = self.budget {
-            let minutes = budget.as_secs_f64() / 60.0;
-            let _ = write!(
-                text,
-                "; no trial starts that would end after {minutes:.0} min"
-            );
+            let budget = for_people(budget.as_secs_f64());
+            let _ = write!(text, "; no trial starts that would end after {budget}");
         }
         text
     }

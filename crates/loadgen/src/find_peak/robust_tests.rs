@@ -111,5 +111,8 @@ fn says_how_sure_it_is() {
 #[test]
 fn budget_is_told_before() {
     let text = search().budget_text();
-    assert_eq!(text, "about 13 to 22 trials of at least 60 s: 13 to 22 min");
+    assert_eq!(
+        text,
+        "about 13 to 22 trials of at least 60 s: 13 min to 22 min"
+    );
 }

@@ -154,6 +154,20 @@ pub fn validate_within(
     }
 }
 
+/// What no data set could make right: every range and every contradiction among the settings.
+#[must_use]
+pub fn refused_whatever_the_data(settings: &TestSettings) -> Vec<RefusedSetting> {
+    let most = u64::from(u32::MAX);
+    let (eff, _) = EffectiveSettings::derive(settings, most, most);
+    let mut refusals = Refusals::default();
+    refusals.check_pace(&eff);
+    refusals.check_percentile(&eff);
+    refusals.check_sample_choice(&eff, most);
+    refusals.check_counts(&eff);
+    refusals.check_find_peak(&eff);
+    refusals.0
+}
+
 #[derive(Default)]
 struct Refusals(Vec<RefusedSetting>);
 

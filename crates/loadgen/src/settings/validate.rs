@@ -129,23 +129,15 @@ pub fn validate_within(
     memory: u64,
 ) -> Result<(), LoadgenError> {
     let (eff, _) = EffectiveSettings::derive(settings, qsl_total, qsl_perf);
-    let mut refusals = Refusals::default();
-    refusals.check_data_set(&eff, qsl_total);
-    refusals.check_pace(&eff);
-    refusals.check_percentile(&eff);
-    refusals.check_sample_choice(&eff, qsl_total);
-    refusals.check_counts(&eff);
-    refusals.check_find_peak(&eff);
+    let mut refusals = Refusals::of(&eff, qsl_total);
     // Sizes computed from refused numbers would only repeat the refusal in other words.
     if refusals.0.is_empty() {
-        refusals.check_size(
-            settings,
-            Library {
-                qsl_total,
-                qsl_perf,
-                memory,
-            },
-        );
+        let library = Library {
+            qsl_total,
+            qsl_perf,
+            memory,
+        };
+        refusals.check_size(settings, library);
     }
     if refusals.0.is_empty() {
         Ok(())
@@ -159,19 +151,25 @@ pub fn validate_within(
 pub fn refused_whatever_the_data(settings: &TestSettings) -> Vec<RefusedSetting> {
     let most = u64::from(u32::MAX);
     let (eff, _) = EffectiveSettings::derive(settings, most, most);
-    let mut refusals = Refusals::default();
-    refusals.check_pace(&eff);
-    refusals.check_percentile(&eff);
-    refusals.check_sample_choice(&eff, most);
-    refusals.check_counts(&eff);
-    refusals.check_find_peak(&eff);
-    refusals.0
+    Refusals::of(&eff, most).0
 }
 
 #[derive(Default)]
 struct Refusals(Vec<RefusedSetting>);
 
 impl Refusals {
+    /// Everything but sizes.
+    fn of(eff: &EffectiveSettings, qsl_total: u64) -> Self {
+        let mut refusals = Self::default();
+        refusals.check_data_set(eff, qsl_total);
+        refusals.check_pace(eff);
+        refusals.check_percentile(eff);
+        refusals.check_sample_choice(eff, qsl_total);
+        refusals.check_counts(eff);
+        refusals.check_find_peak(eff);
+        refusals
+    }
+
     fn refuse(&mut self, name: &str, value: impl fmt::Display, allowed: impl Into<String>) {
         self.0.push(RefusedSetting {
             name: name.to_owned(),
@@ -295,19 +293,13 @@ impl Refusals {
         let step = r.server_find_peak_qps_boundary_step_size;
         if !(step > 0.0 && step.is_finite()) {
             // With step 0 the search for an upper bound repeats the same rate for ever.
-            self.refuse(
-                "server_find_peak_qps_boundary_step_size",
-                step,
-                "above 0, finite",
-            );
+            let name = "server_find_peak_qps_boundary_step_size";
+            self.refuse(name, step, "above 0, finite");
         }
         let decimals = r.server_find_peak_qps_decimals_of_precision;
         if !(0..=9).contains(&decimals) {
-            self.refuse(
-                "server_find_peak_qps_decimals_of_precision",
-                decimals,
-                "from 0 to 9",
-            );
+            let name = "server_find_peak_qps_decimals_of_precision";
+            self.refuse(name, decimals, "from 0 to 9");
         }
     }
 

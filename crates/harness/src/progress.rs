@@ -3,6 +3,7 @@
 //! Reads counters a few times a second from a thread of its own and never waits for a key. All
 //! of it goes to stderr; results go to stdout.
 
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -22,6 +23,9 @@ const LIVE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often a plain line is printed.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Rates are those of the last so long: over one look a slow endpoint would mostly show 0.
+const RATE_WINDOW: Nanos = Nanos::from_secs(10);
 
 /// What the end of a run depends on.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +93,7 @@ impl ProgressDisplay {
             name: name.to_owned(),
             goal,
             time,
-            last: None,
+            looks: VecDeque::new(),
         };
         let show = move || {
             let bar = is_live.then(live_bar);
@@ -141,15 +145,14 @@ struct View {
     name: String,
     goal: Goal,
     time: TimeSource,
-    /// Time and counters of the last look, for the rate since then.
-    last: Option<(Nanos, ProgressSnapshot)>,
+    /// Times and counters of the looks of the last [`RATE_WINDOW`], and of the one before.
+    looks: VecDeque<(Nanos, ProgressSnapshot)>,
 }
 
 impl View {
     fn show(&mut self, snapshot: &ProgressSnapshot, bar: Option<&ProgressBar>) {
         let now = self.time.now();
-        let line = self.line(snapshot, now);
-        self.last = Some((now, *snapshot));
+        let line = self.show_at(snapshot, now);
         match bar {
             Some(bar) => {
                 bar.set_position((self.goal.share_done(snapshot, now) * 1000.0) as u64);
@@ -159,12 +162,22 @@ impl View {
         }
     }
 
+    /// The line of now; the look is kept for the rates of those to come.
+    fn show_at(&mut self, snapshot: &ProgressSnapshot, now: Nanos) -> String {
+        let line = self.line(snapshot, now);
+        self.looks.push_back((now, *snapshot));
+        let is_old = |(at, _): &(Nanos, ProgressSnapshot)| now - *at >= RATE_WINDOW;
+        while self.looks.get(1).is_some_and(is_old) {
+            self.looks.pop_front();
+        }
+        line
+    }
+
     fn line(&self, snapshot: &ProgressSnapshot, now: Nanos) -> String {
-        let (since, before) = match &self.last {
-            Some((at, last)) if last.start == snapshot.start => {
-                (*at, (last.completed, last.tokens))
-            }
-            _ => (snapshot.start, (0, 0)),
+        let of_this_phase = |(_, look): &&(Nanos, ProgressSnapshot)| look.start == snapshot.start;
+        let (since, before) = match self.looks.iter().find(of_this_phase) {
+            Some((at, look)) => (*at, (look.completed, look.tokens)),
+            None => (snapshot.start, (0, 0)),
         };
         let seconds = (now - since).as_secs_f64().max(1e-3);
         let rate = (snapshot.completed - before.0) as f64 / seconds;
@@ -225,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_rates_since_the_last_look() {
+    fn a_line_tells_the_rates_of_the_last_seconds() {
         let time = TimeSource::Virtual(Arc::default());
         let goal = goal(Scenario::Server);
         let mut view = View {
             name: "demo".to_owned(),
             goal,
             time,
-            last: None,
+            looks: VecDeque::new(),
         };
         let shown = view.line(&snapshot(), Nanos::from_secs(5));
         assert_eq!(
@@ -240,10 +253,37 @@ mod tests {
             "demo performance: 5 s, 25 done, 5 in flight, 5.0 done/s, 50 tokens/s, TTFT 52 ms, \
              1 errors"
         );
-        view.last = Some((Nanos::from_secs(4), snapshot()));
+        // Nothing new in the last look, but five in the ten seconds before.
+        let five_less = ProgressSnapshot {
+            completed: 20,
+            ..snapshot()
+        };
+        for (second, look) in [(0, five_less), (5, snapshot()), (9, snapshot())] {
+            view.show_at(&look, Nanos::from_secs(second));
+        }
+        let rate = |view: &View, second| view.line(&snapshot(), Nanos::from_secs(second));
         assert!(
-            view.line(&snapshot(), Nanos::from_secs(5))
-                .contains(" 0.0 done/s")
+            rate(&view, 10).contains(" 0.5 done/s"),
+            "{}",
+            rate(&view, 10)
+        );
+        // A look of another phase is no beginning for this one.
+        let other = ProgressSnapshot {
+            start: Nanos::from_secs(10),
+            completed: 4,
+            ..snapshot()
+        };
+        assert!(
+            view.line(&other, Nanos::from_secs(12))
+                .contains(" 2.0 done/s")
+        );
+        // What is older than the window is forgotten.
+        view.show_at(&snapshot(), Nanos::from_secs(15));
+        view.show_at(&snapshot(), Nanos::from_secs(20));
+        assert!(
+            rate(&view, 21).contains(" 0.0 done/s"),
+            "{}",
+            rate(&view, 21)
         );
     }
 }

@@ -17,22 +17,12 @@ pub fn plots(record: &RunRecord) -> Vec<Plot> {
         .any(|sample| sample.ttft_ms.is_some())
     {
         let limit = limit_ms(record, "settings.server_ttft_latency_ns");
-        plots.push(over_time(
-            record,
-            "Time to first token, by due time",
-            ttft,
-            limit,
-        ));
+        plots.push(over_time(record, "Time to first token", ttft, limit));
         let limit = limit_ms(record, "settings.server_tpot_latency_ns");
-        plots.push(over_time(
-            record,
-            "Time per output token, by due time",
-            tpot,
-            limit,
-        ));
+        plots.push(over_time(record, "Time per output token", tpot, limit));
     } else {
         let limit = limit_ms(record, "settings.server_target_latency_ns");
-        plots.push(over_time(record, "Latency, by due time", latency, limit));
+        plots.push(over_time(record, "Latency", latency, limit));
     }
     plots
 }
@@ -105,10 +95,17 @@ fn over_time(
     value: impl Fn(&SamplePoint) -> Option<f64>,
     limit: Option<f64>,
 ) -> Plot {
+    // Offline's samples are all due at once: by due time they would stand on one line.
+    let offline = record.scenario == "Offline";
+    let (by, when): (_, fn(&SamplePoint) -> f64) = if offline {
+        ("time of the answer", |s| s.due_s + s.latency_ms / 1e3)
+    } else {
+        ("due time", |s| s.due_s)
+    };
     let samples = record.series.samples.iter();
-    let points = samples.filter_map(|sample| Some((sample.due_s, value(sample)?)));
+    let points = samples.filter_map(|sample| Some((when(sample), value(sample)?)));
     Plot {
-        title: title.to_owned(),
+        title: format!("{title}, by {by}"),
         hint: "one point per answer; lower is better".to_owned(),
         x_label: "s since the start".to_owned(),
         y_label: "ms".to_owned(),
@@ -130,4 +127,31 @@ fn over_time(
 fn limit_ms(record: &RunRecord, key: &str) -> Option<f64> {
     let ns: f64 = record.config.requested.get(key)?.parse().ok()?;
     (record.scenario == "Server").then_some(ns / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offline_answers_stand_where_they_came() {
+        let sample = SamplePoint {
+            due_s: 0.0,
+            latency_ms: 2500.0,
+            ..SamplePoint::default()
+        };
+        let first = |scenario: &str| {
+            let mut record = RunRecord {
+                scenario: scenario.to_owned(),
+                ..RunRecord::default()
+            };
+            record.series.samples = vec![sample];
+            let plot = plots(&record).pop().expect("latency over time");
+            (plot.title, plot.series[0].points[0])
+        };
+        let by_answer = "Latency, by time of the answer".to_owned();
+        assert_eq!(first("Offline"), (by_answer, (2.5, 2500.0)));
+        let by_due = "Latency, by due time".to_owned();
+        assert_eq!(first("Server"), (by_due, (0.0, 2500.0)));
+    }
 }

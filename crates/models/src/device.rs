@@ -221,6 +221,14 @@ pub fn process_memory() -> Option<ProcessMemory> {
     })
 }
 
+/// Lets [`ProcessMemory::peak_bytes`] start anew from what is resident now. False where the system
+/// does not allow it.
+///
+/// Source: proc(5), `/proc/pid/clear_refs`, value 5.
+pub fn reset_peak_memory() -> bool {
+    std::fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
 /// Memory that this process can still take: what the machine has free, and no more than what its
 /// control group allows. `None` where the system does not tell.
 ///

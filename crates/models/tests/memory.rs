@@ -10,22 +10,20 @@ mod golden;
 
 use golden::{open, options, smollm2};
 use prony_models::Dtype;
-use prony_models::device::process_memory;
+use prony_models::device::{process_memory, reset_peak_memory};
 
 #[test]
 fn the_peak_while_loading_is_weights_and_a_tenth() {
-    // LibTorch's own pages come in with its first use, more or fewer of them as the system pleases:
-    // they are no part of loading.
-    drop(open(
-        &golden::golden("tiny/llama_gqa_tied"),
-        &options(Dtype::Bf16),
-    ));
+    // Pages of libraries come in with their first use, more or fewer as the system pleases, and the
+    // allocator keeps some of what it was given back: they are no part of loading.
+    drop(open(&smollm2(), &options(Dtype::Bf16)));
+    assert!(reset_peak_memory(), "the system counts the peak anew");
     let before = process_memory().unwrap().resident_bytes;
     let model = open(&smollm2(), &options(Dtype::Bf16));
     let peak = process_memory().unwrap().peak_bytes - before;
     let weights = model.info.weight_bytes;
-    // The tokenizer's tables are no weights: 49152 tokens and 48900 merges take some 20 MiB.
-    let allowed = weights + weights / 10 + (24 << 20);
+    // The tokenizer's tables and the pieces in flight are no weights.
+    let allowed = weights + weights / 10 + (16 << 20);
     let mib = |bytes: u64| bytes >> 20;
     assert!(
         peak < allowed,

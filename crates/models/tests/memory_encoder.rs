@@ -12,24 +12,22 @@ use std::path::Path;
 
 use golden::{open_encoder, options};
 use prony_models::Dtype;
-use prony_models::device::process_memory;
+use prony_models::device::{process_memory, reset_peak_memory};
 
 #[test]
 fn the_peak_while_loading_is_weights_and_a_tenth() {
-    // LibTorch's own pages come in with its first use: they are no part of loading.
-    drop(open_encoder(
-        &golden::golden("tiny/bert_embed_mean"),
-        &options(Dtype::Bf16),
-    ));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.models/all-MiniLM-L6-v2");
-    // The smaller one first: the peak of a process only rises.
     for dtype in [Dtype::Bf16, Dtype::F32] {
+        // Pages of libraries come in with their first use, more or fewer as the system pleases,
+        // and the allocator keeps some of what it was given back: they are no part of loading.
+        drop(open_encoder(&folder, &options(dtype)));
+        assert!(reset_peak_memory(), "the system counts the peak anew");
         let before = process_memory().unwrap().resident_bytes;
         let model = open_encoder(&folder, &options(dtype));
         let peak = process_memory().unwrap().peak_bytes - before;
         let weights = model.info.weight_bytes;
         // As for decoders: the tokenizer's tables and the pieces in flight are no weights.
-        let allowed = weights + weights / 10 + (24 << 20);
+        let allowed = weights + weights / 10 + (16 << 20);
         let mib = |bytes: u64| bytes >> 20;
         assert!(
             peak < allowed,

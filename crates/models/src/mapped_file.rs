@@ -13,9 +13,9 @@ use crate::error::ModelError;
 /// Fewer bytes than this are not worth a system call, and the next reader may want their page.
 const WORTH_LETTING_GO: usize = 16 << 10;
 
-/// Touching a page maps this many bytes around it: some that were let go before, and some
-/// that are read much later. Unit: bytes (Linux' `fault_around_bytes`).
-const MAPPED_AROUND: usize = 64 << 10;
+/// Touching a page maps up to this many bytes around it: some that were let go before, and some
+/// that are read much later. Unit: bytes (the largest piece in which Linux caches files on x86-64).
+const MAPPED_AROUND: usize = 2 << 20;
 
 /// A read-only mapped file; dereferences to its bytes.
 pub struct MappedFile {
